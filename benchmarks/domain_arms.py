@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import repository_source  # noqa: F401
 
 from bertline.foundation.manifests import read_manifest
-from bertline.modeling.averaging import average_encoders
+from bertline.modeling.huggingface import load_encoder, save_model
 from bertline.tasks.stored_rows import COLLECTION, Documents, read_rows
+from bertline.tokenization.storage import copy_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS, TASK_TEXT, TITLED = "corpus", "task_text", "titled"
@@ -118,6 +119,17 @@ DOMAINS: Mapping[str, Domain] = {
 }
 
 
+def write_mean(before: Path, after: Path, folder: Path, *, share: float) -> None:
+    """Write a bare encoder with the mean of the weights of two, of which `after` has this share, and its tokenizer."""
+    model, first = load_encoder(after), load_encoder(before).state_dict()
+    weights = model.state_dict()
+    # Rows behind the tokens, which pad the embeddings of a checkpoint, are left out.
+    mean = {name: share * weight + (1 - share) * first[name][: len(weight)] for name, weight in weights.items()}
+    model.load_state_dict(mean)
+    save_model(model, folder)
+    copy_tokenizer(after, folder)
+
+
 class Pipeline:
     """A clone of this repository in which the stages run.
 
@@ -165,7 +177,7 @@ class Pipeline:
             shutil.rmtree(folder, ignore_errors=True)
             if arm.average_with is not None:
                 other, seconds = self.encoder_of(arm.average_with)
-                average_encoders(self.encoder, other, folder / "encoder", share=arm.share)
+                write_mean(self.encoder, other, folder / "encoder", share=arm.share)
             else:
                 seconds = self._trained(arm, folder)
             (folder / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")

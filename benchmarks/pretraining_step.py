@@ -25,7 +25,7 @@ Each side is a process that waits while another one is timed. Rounds alternate b
 slows all of them; the median over the rounds counts. The measure is real tokens per second, from the end of one step to
 the end of a later one, including data loading; compilation ends during the warm-up and is not counted on any side. Each
 round also times a product of two large matrices: `matmul_fraction` is the operations per second of bertline's model
-(`bertline.modeling.flops`) as a fraction of the product's, in the same dtype. Peak memory is that of the GPU if there
+(`bertline.modeling.config`) as a fraction of the product's, in the same dtype. Peak memory is that of the GPU if there
 is one, else that of the process. The output ends with a table of the sides and a line of JSON. --keep writes all
 figures, with versions and commit, to a file in benchmarks/results named after the device, the model, the length and the
 non-default options.
@@ -54,8 +54,7 @@ from records import Record, add_record_arguments, variant_of
 from side_environment import EnvironmentChoice, facts_of_environment, side_environment
 
 from bertline.examples.masking import max_targets
-from bertline.modeling.config import ModelConfig
-from bertline.modeling.flops import flops_per_token
+from bertline.modeling.config import ModelConfig, flops_per_token
 
 HERE = Path(__file__).parent
 ARMS = ("bertline", "plain", "tuned")

@@ -29,7 +29,7 @@ from bertline.foundation.formats import rough_duration, three_digits
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.parallel import processor_name
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
-from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
+from bertline.modeling.config import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.plan import packs, pretraining_attention, rows_at_once
 from bertline.run.stages import ARTIFACTS, METRICS

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from pretraining_inputs import OPTIMIZERS
+
 HERE = Path(__file__).parent
-ADAM = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,12 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def optimizers() -> dict[str, dict[str, Any]]:
     """Sections of configuration of each optimizer, and of AdamW without clipping."""
-    return {
-        "adamw": {**ADAM, "kind": "adamw"},
-        "lamb": {**ADAM, "kind": "lamb"},
-        "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
-        "unclipped": {**ADAM, "kind": "adamw", "max_grad_norm": None},
-    }
+    return {**OPTIMIZERS, "unclipped": {**OPTIMIZERS["adamw"], "max_grad_norm": None}}
 
 
 @pytest.fixture

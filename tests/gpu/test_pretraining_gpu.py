@@ -8,8 +8,7 @@ from bertline.pretraining.plan import pretraining_attention
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Ranks, resolve_device, resolve_machine, resolve_precision
-
-NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+from pretraining_inputs import NO_DROPOUT
 
 
 def final_weights(job) -> dict[str, torch.Tensor]:

@@ -85,23 +85,6 @@ def test_a_rehearsal_leaves_weights_state_and_generators_as_they_were(tmp_path, 
     assert seen["left"] < 2 << 20  # neither state nor activations are left
 
 
-def test_the_second_phase_of_bert_large_takes_the_micro_batch_that_fits(tmp_path, capsys):
-    memory = torch.cuda.get_device_properties(0).total_memory
-    if not 20e9 < memory < 125e9:
-        pytest.skip("on this device, the whole phase fits, or not even a small part")
-    phases = [
-        {"steps": 1, "max_length": 128, "global_batch_size": 256},
-        {"steps": 1, "max_length": 512, "global_batch_size": 256},
-    ]
-    figures = run_pretraining(job_of(tmp_path, phases=phases, model=LARGE))
-    assert figures["steps"] == 2
-    pattern = r"256 sequences of 512 tokens: (\d+) micro-batch\(es\) of (\d+) rows on each device, ([\d.]+) of"
-    (found,) = re.findall(pattern, "".join(capsys.readouterr()))
-    num_micro_batches, rows, peak = int(found[0]), int(found[1]), float(found[2])
-    assert num_micro_batches > 1 and rows < 256
-    assert peak * 1e9 < 0.95 * memory
-
-
 def test_memory_that_cannot_hold_a_row_ends_the_run_before_its_first_step(tmp_path, little_memory, optimizers):
     phases = [
         {"steps": 1, "max_length": 64, "global_batch_size": 8},
@@ -110,6 +93,8 @@ def test_memory_that_cannot_hold_a_row_ends_the_run_before_its_first_step(tmp_pa
     job = job_of(tmp_path, phases=phases, model=LARGE, optimizer=optimizers["adamw"])
     # Weights, gradients and AdamW's state take 16 bytes for each of 300 million weights, about 4.9 GB.
     little_memory(5.0e9 / torch.cuda.get_device_properties(0).total_memory)
-    with pytest.raises(MachineError, match=r"does not fit in the memory of cuda:0: [\d.]+ GB before the step"):
+    with pytest.raises(
+        MachineError, match=r"does not fit in the memory of cuda:0 \([\d.]+ of [\d.]+ GB of memory when it failed"
+    ):
         run_pretraining(job)
     assert not list(job.checkpoints_folder.glob("*"))

@@ -48,37 +48,30 @@ def loaded_by_transformers(kind: Any, folder: Path) -> Any:
     return model.eval()
 
 
-@pytest.mark.parametrize("kind", [transformers.BertForPreTraining, transformers.AutoModelForPreTraining])
-def test_transformers_loads_our_pretraining_model(kind: Any, tmp_path: Path) -> None:
-    model = our_model(BertForPreTraining)
+@pytest.mark.parametrize("kind", [BertForPreTraining, BertForMaskedLM])
+def test_transformers_loads_our_language_models_and_writes_the_same_names_and_values(kind, tmp_path, capsys) -> None:
+    model = our_model(kind)
     save_model(model, tmp_path)
-    reference = loaded_by_transformers(kind, tmp_path)
+    reference = loaded_by_transformers(getattr(transformers, kind.__name__), tmp_path)
     with torch.no_grad():
         expected, found = reference(**sequences()), model(*sequences().values(), everywhere())
-    torch.testing.assert_close(found.mlm_logits[0], expected.prediction_logits[0], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(found.nsp_logits, expected.seq_relationship_logits, atol=1e-5, rtol=1e-5)
+        whole = model.forward_everywhere(*sequences().values())
+    if kind is BertForPreTraining:
+        torch.testing.assert_close(found.nsp_logits, expected.seq_relationship_logits, atol=1e-5, rtol=1e-5)
+    logits = (expected.prediction_logits if kind is BertForPreTraining else expected.logits)[0]
+    torch.testing.assert_close(found.mlm_logits[0], logits, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(whole.mlm_logits[0], logits, atol=1e-5, rtol=1e-5)
 
-
-@pytest.mark.parametrize("kind", [transformers.BertForMaskedLM, transformers.AutoModelForMaskedLM])
-def test_transformers_loads_our_masked_language_model(kind: Any, tmp_path: Path) -> None:
-    model = our_model(BertForMaskedLM)
-    save_model(model, tmp_path)
-    assert architecture_of(tmp_path) == "BertForMaskedLM"
-    reference = loaded_by_transformers(kind, tmp_path)
-    with torch.no_grad():
-        expected, found = reference(**sequences()), model(*sequences().values(), everywhere())
-        torch.testing.assert_close(model.forward_everywhere(*sequences().values()).mlm_logits[0], expected.logits[0])
-    torch.testing.assert_close(found.mlm_logits[0], expected.logits[0], atol=1e-5, rtol=1e-5)
-
-
-def test_a_masked_language_model_of_transformers_is_read_without_other_heads(tmp_path, capsys) -> None:
-    save_model(our_model(BertForMaskedLM), tmp_path / "ours")
-    transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
-    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("ours", "theirs"))
+    reference.save_pretrained(tmp_path / "theirs")
+    ours, theirs = load_file(tmp_path / "model.safetensors"), load_file(tmp_path / "theirs/model.safetensors")
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    model = load_model(tmp_path / "theirs", "mlm")
-    assert isinstance(model, BertForMaskedLM) and model.bert.pooler is None
-    assert load_encoder(tmp_path / "theirs").pooler is None
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+    assert architecture_of(tmp_path / "theirs") == kind.__name__
+    read = load_model(tmp_path / "theirs", "mlm")
+    has_pooler = kind is BertForPreTraining
+    assert isinstance(read, kind) and (read.bert.pooler is not None) == has_pooler
+    assert (load_encoder(tmp_path / "theirs").pooler is not None) == has_pooler
     assert "random weights" not in capsys.readouterr().err
 
 
@@ -92,16 +85,6 @@ def test_transformers_loads_our_classifier_with_its_labels(tmp_path: Path) -> No
     assert read_labels(tmp_path) == ("no", "yes", "ünsure")
     with torch.no_grad():
         torch.testing.assert_close(model(*sequences().values()), reference(**sequences()).logits, atol=1e-5, rtol=1e-5)
-
-
-def test_our_file_has_the_names_and_values_transformers_writes(tmp_path: Path) -> None:
-    save_model(our_model(BertForPreTraining), tmp_path)
-    transformers.BertForPreTraining.from_pretrained(tmp_path).save_pretrained(tmp_path / "theirs")
-    ours, theirs = load_file(tmp_path / "model.safetensors"), load_file(tmp_path / "theirs/model.safetensors")
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    with safe_open(tmp_path / "model.safetensors", "pt") as file:
-        assert file.metadata() == {"format": "pt"}
 
 
 @pytest.fixture

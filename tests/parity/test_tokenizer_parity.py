@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, BertTokenizerFast
 
-from bertline.tokenization.counting import count_words
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéÉ0123456789.,!?'-[]()世界ßσς"
@@ -90,24 +87,6 @@ def test_a_folder_that_transformers_wrote_loads_with_the_same_ids(tmp_path: Path
     ours = Tokenizer.load(tmp_path)
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
-
-
-WIKIPEDIA = Path(__file__).parents[3] / "shared/data/corpora/wikipedia"
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not WIKIPEDIA.is_dir(), reason="the real corpora are not beside this repository")
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_ids_are_equal_on_wikipedia_with_a_vocabulary_trained_on_it(tmp_path: Path, lowercase: bool) -> None:
-    with gzip.open(min(WIKIPEDIA.glob("*.gz")), "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n") for line in file][:3000]
-    counts = count_words(lines, Vocabulary(tokens=(), lowercase=lowercase))
-    tokens = train_wordpiece(counts, vocab_size=4000, min_frequency=2, max_alphabet=300)
-    save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=lowercase)), tmp_path)
-    theirs = AutoTokenizer.from_pretrained(tmp_path)(lines, add_special_tokens=False)["input_ids"]
-    ours = Tokenizer.load(tmp_path).encode_batch(lines)
-    assert ours == theirs
-    assert sum(map(len, ours)) > 50_000
 
 
 UNSPLIT = ("covid-19", "c++", "c+", "un.")

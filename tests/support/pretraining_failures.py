@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -48,7 +49,13 @@ def poisoned(*ranges: tuple[int, int]) -> Callable[[], None]:
 
 def fail_at_step(step: int, *, patch: Patch = setattr) -> None:
     """Let the loss of one step be NaN, whatever it is computed from, each time that it is taken."""
-    _at_step(step, patch, lambda module: _losses_times(math.nan))
+    take = PretrainingModule.training_step
+
+    def failing(module: PretrainingModule, batch: StepBatch, batch_idx: int) -> None:
+        with _losses_times(math.nan if module.finished_steps == step else 1.0):
+            take(module, batch, batch_idx)
+
+    patch(PretrainingModule, "training_step", failing)
 
 
 def corrupt_weights(step: int, *, patch: Patch = setattr) -> None:
@@ -68,38 +75,17 @@ def corrupt_weights(step: int, *, patch: Patch = setattr) -> None:
     patch(PretrainingModule, "training_step", corrupting)
 
 
-class _losses_times:  # noqa: N801  (used like a function)
+@contextmanager
+def _losses_times(factor: float) -> Iterator[None]:
     """Within the block, the losses of the model are multiplied."""
-
-    def __init__(self, factor: float) -> None:
-        self._factor = factor
-
-    def __enter__(self) -> None:
-        self._before = PreTrainingLosses.forward
-        _times(self._factor, setattr)
-
-    def __exit__(self, *error: object) -> None:
-        PreTrainingLosses.forward = self._before  # type: ignore[method-assign]
-
-
-def _times(factor: float, patch: Patch) -> None:
     forward = PreTrainingLosses.forward
 
     def multiplied(losses: PreTrainingLosses, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         sums = forward(losses, *args, **kwargs)
         return {name: value * factor if name.endswith("_loss") else value for name, value in sums.items()}
 
-    patch(PreTrainingLosses, "forward", multiplied)
-
-
-def _at_step(step: int, patch: Patch, context: Callable[[PretrainingModule], Any]) -> None:
-    take = PretrainingModule.training_step
-
-    def failing(module: PretrainingModule, batch: StepBatch, batch_idx: int) -> None:
-        if module.finished_steps != step:
-            take(module, batch, batch_idx)
-            return
-        with context(module):
-            take(module, batch, batch_idx)
-
-    patch(PretrainingModule, "training_step", failing)
+    PreTrainingLosses.forward = multiplied  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        PreTrainingLosses.forward = forward  # type: ignore[method-assign]

@@ -45,6 +45,13 @@ TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "."
 CONTRASTIVE = {
     "kind": "contrastive", "group_size": 4, "neighbours": 1, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.5
 }  # fmt: skip
+NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+ADAM = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "adamw": {**ADAM, "kind": "adamw"},
+    "lamb": {**ADAM, "kind": "lamb"},
+    "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
+}
 SOP = {"kind": "mlm_sop", "sop_weight": 0.5}
 SHARED = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
 
@@ -131,10 +138,20 @@ def weights(job: PretrainJob) -> dict[str, torch.Tensor]:
     return newest_state(job)["model"]
 
 
-def assert_same_weights(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
-    """Require the same names, and weights that are equal to the last bit."""
-    assert left.keys() == right.keys()
-    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+def assert_same_weights(left: Any, right: Any, where: str = "") -> None:
+    """Require the same names, and tensors that are equal to the last bit, also in nested states."""
+    if isinstance(left, torch.Tensor):
+        assert torch.equal(left, right), where
+    elif isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            assert_same_weights(left[key], right[key], f"{where}/{key}")
+    elif isinstance(left, list):
+        assert len(left) == len(right), where
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            assert_same_weights(one, other, f"{where}/{index}")
+    else:
+        assert left == right, where
 
 
 def again(make_job: Any, job: PretrainJob, **changes: Any) -> PretrainJob:
@@ -175,9 +192,7 @@ def assert_resumes_to_the_same_bits(
         run_pretraining(stopped)
     monkeypatch.undo()
     run_pretraining(stopped)
-    expected, found = (read_weights(job.result_folder, with_output=True) for job in (alone, stopped))
-    assert expected.keys() == found.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert_same_weights(*(read_weights(job.result_folder, with_output=True) for job in (alone, stopped)))
     assert curve(alone) == curve(stopped)
     return figures
 
@@ -195,8 +210,8 @@ def losses_of(job: PretrainJob) -> PreTrainingLosses:
     return PreTrainingLosses(model.eval(), job.objective)
 
 
-def means_over_the_whole_batch(job: PretrainJob) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """The gradients and the metrics of a first step that is one mean over all targets and one over all sequences."""
+def gradients_of_the_whole_batch(job: PretrainJob) -> dict[str, torch.Tensor]:
+    """The gradients of a first step whose loss is one mean over all targets and one over all sequences."""
     losses = losses_of(job).train()
     (sent,) = steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"]
     batch = expanded(sent)
@@ -204,18 +219,8 @@ def means_over_the_whole_batch(job: PretrainJob) -> tuple[dict[str, torch.Tensor
     output = losses.model(**batch)
     mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
     nsp = F.cross_entropy(output.nsp_logits, next_sentence_labels)
-    loss = mlm + job.objective.nsp_weight * nsp
-    loss.backward()
-    gradients = {name: parameter.grad for name, parameter in losses.model.named_parameters()}
-    is_target = labels != -100
-    return gradients, {
-        "train/loss": loss.item(),
-        "train/mlm_loss": mlm.item(),
-        "train/nsp_loss": nsp.item(),
-        "train/mlm_accuracy": (output.mlm_logits.argmax(-1) == labels)[is_target].float().mean().item(),
-        "train/nsp_accuracy": (output.nsp_logits.argmax(-1) == next_sentence_labels).float().mean().item(),
-        "optim/grad_norm": torch.linalg.vector_norm(torch.stack([grad.norm() for grad in gradients.values()])).item(),
-    }
+    (mlm + job.objective.nsp_weight * nsp).backward()
+    return {name: parameter.grad for name, parameter in losses.model.named_parameters()}
 
 
 def assert_neither_rows_nor_ranks_change_a_sum(job: PretrainJob, *layouts: RowLayout) -> None:
@@ -260,15 +265,7 @@ def _sections() -> dict[str, dict[str, Any]]:
             tiny.model_config(hidden_size=16, num_attention_heads=2, intermediate_size=32, max_position_embeddings=32)
         ),
         "objective": {"kind": "mlm_nsp", "nsp_weight": 1.0},
-        "optimizer": {
-            "kind": "adamw",
-            "lr": 5e-3,
-            "beta1": 0.9,
-            "beta2": 0.98,
-            "eps": 1e-6,
-            "weight_decay": 0.01,
-            "max_grad_norm": 1.0,
-        },
+        "optimizer": OPTIMIZERS["adamw"],
         "schedule": {"kind": "linear", "num_warmup_steps": 5},
         "pretrain": {
             "seed": 0,
@@ -278,7 +275,6 @@ def _sections() -> dict[str, dict[str, Any]]:
             "start_from": None,
             "start_from_revision": None,
             "initial_embeddings": None,
-            "extends": None,
             "validate_every_steps": 10,
             "validation_sequences": 100,
             "checkpoint_every_steps": 8,

@@ -117,9 +117,29 @@ def wait_for(condition: Callable[[], bool], process: ForkServerProcess) -> None:
         time.sleep(0.001)
 
 
-def kill_at(moment: str, count: int) -> Callable[[], None]:
-    """For `before`: the process kills itself, as -9 would, when it gets to one of `MOMENTS` for the nth time."""
-    return functools.partial(_die_at, moment, count)
+_ACTIONS: dict[str, Callable[..., None]] = {}
+
+
+def in_process(action: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """Make a function for `before`: called here, it gives what the process calls."""
+    _ACTIONS[action.__name__] = action
+
+    @functools.wraps(action)
+    def given(*arguments: Any, **named: Any) -> Callable[[], None]:
+        return functools.partial(_act, action.__name__, arguments, named)
+
+    return given
+
+
+def _act(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    _ACTIONS[name](*arguments, **named)
+
+
+@in_process
+def all_of(*befores: Callable[[], None]) -> None:
+    """Do each of these."""
+    for before in befores:
+        before()
 
 
 MOMENTS = {
@@ -135,135 +155,9 @@ MOMENTS = {
 """The calls in front of which a process dies."""
 
 
-def record_first_gradients(path: Path) -> Callable[[], None]:
-    """For `before`: each rank writes the gradients of its first step to `path`.RANK."""
-    return functools.partial(_record_first_gradients, path)
-
-
-def all_of(*befores: Callable[[], None]) -> Callable[[], None]:
-    """For `before`: each of these."""
-    return functools.partial(_call_all, befores)
-
-
-def hold_at_step(step: int, path: Path) -> Callable[[], None]:
-    """For `before`: once so many steps are done, each rank leaves `path`.RANK and waits until `path` is there.
-
-    What a test does meanwhile happens in that step, and before the training ends, however slow the machine is. A rank
-    that waits for ten minutes fails.
-    """
-    return functools.partial(_hold, step, path)
-
-
-def slow_steps(seconds: float) -> Callable[[], None]:
-    """For `before`: every step takes so much longer."""
-    return functools.partial(_slow_down, seconds)
-
-
-def slow_steps_in_a_group(seconds: float) -> Callable[[], None]:
-    """For `before`: every step takes so much longer, and the process and those that it starts are a process group."""
-    return functools.partial(_slow_group, seconds)
-
-
-def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
-    """For `before`: this rank fails as it makes the batch of a step."""
-    return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))
-
-
-def stop_as_a_worker() -> Callable[[], None]:
-    """For `before`: outside of training, TERM raises KeyboardInterrupt, as in a stage."""
-    return functools.partial(signal.signal, signal.SIGTERM, signal.default_int_handler)
-
-
-def checkpoints_visible_within(seconds: float) -> Callable[[], None]:
-    """For `before`: a rank waits no longer for the file that the first one chose."""
-    return functools.partial(_look_for_checkpoints, seconds)
-
-
-def _look_for_checkpoints(seconds: float) -> None:
-    checkpoints._VISIBLE_WITHIN_S = seconds
-
-
-def _at_batch(step: int, rank: int, act: Callable[[], Any]) -> None:
-    make = StepDataset.__getitem__
-
-    def acting(dataset: StepDataset, index: int) -> StepBatch:
-        if index == step and dataset.ranks.rank == rank:
-            act()
-        return make(dataset, index)
-
-    StepDataset.__getitem__ = acting
-
-
-def limit_memory(*, tokens_of_ranks: list[int]) -> Callable[[], None]:
-    """For `before`: training on more tokens at once is out of memory, as on a GPU."""
-    return functools.partial(_limit_memory, tokens_of_ranks)
-
-
-def _limit_memory(tokens_of_ranks: list[int]) -> None:
-    callbacks.reports_lack_of_memory = lambda device: True
-    forward, most = PreTrainingLosses.forward, tokens_of_ranks[int(os.environ.get("RANK", "0"))]
-
-    def limited(losses: PreTrainingLosses, batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        if losses.training and batch["input_ids"].numel() > most:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return forward(losses, batch)
-
-    PreTrainingLosses.forward = limited
-
-
-def _call_all(befores: tuple[Callable[[], None], ...]) -> None:
-    for before in befores:
-        before()
-
-
-def _hold(step: int, path: Path) -> None:
-    clip = PretrainingModule._clip
-
-    def holding(module: PretrainingModule) -> torch.Tensor:
-        if module.finished_steps == step:
-            path.with_name(f"{path.name}.{module.machine.ranks.rank}").touch()
-            wait_until(path.exists, timeout_s=_LONGEST_WAIT_S, every_s=0.01)
-        return clip(module)
-
-    PretrainingModule._clip = holding
-
-
-def _slow_group(seconds: float) -> None:
-    os.setpgid(0, 0)
-    _slow_down(seconds)
-
-
-def _slow_down(seconds: float) -> None:
-    clip = PretrainingModule._clip
-
-    def slow(module: PretrainingModule) -> torch.Tensor:
-        time.sleep(seconds)
-        return clip(module)
-
-    PretrainingModule._clip = slow
-
-
-def _train(
-    inputs: Path,
-    run_folder: Path,
-    changes: Mapping[str, Any],
-    before: Callable[[], None] | None,
-    environment: Mapping[str, str],
-) -> None:
-    with output_of(run_folder).open("a") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    os.environ.update(environment)
-    # Its own workers start as they do everywhere: a server of their own would first import everything.
-    multiprocessing.set_start_method(None, force=True)
-    # What utilisation is a fraction of takes seconds to measure.
-    callbacks.peak_rate = lambda *_: 1e11
-    if before is not None:
-        before()
-    run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))
-
-
-def _die_at(moment: str, count: int) -> None:
+@in_process
+def kill_at(moment: str, count: int) -> None:
+    """Let the process kill itself, as -9 would, when it gets to one of `MOMENTS` for the nth time."""
     owner, name = MOMENTS[moment]
     original = getattr(owner, name)
     calls = 0
@@ -287,13 +181,100 @@ def _save_half(save: Callable[..., None], state: Any, handle: BinaryIO) -> None:
     handle.flush()
 
 
-def _record_first_gradients(path: Path) -> None:
+def _before_clipping(act: Callable[[PretrainingModule], None]) -> None:
+    """In every step, when the gradients are there."""
     clip = PretrainingModule._clip
 
-    def recording(module: PretrainingModule) -> torch.Tensor:
-        if module.finished_steps == 0:
-            gradients = {name: weight.grad.clone() for name, weight in module.model.named_parameters()}
-            torch.save(gradients, f"{path}.{module.machine.ranks.rank}")
+    def clipping(module: PretrainingModule) -> torch.Tensor:
+        act(module)
         return clip(module)
 
-    PretrainingModule._clip = recording
+    PretrainingModule._clip = clipping
+
+
+@in_process
+def hold_at_step(step: int, path: Path) -> None:
+    """Once so many steps are done, let each rank leave `path`.RANK and wait until `path` is there.
+
+    What a test does meanwhile happens in that step, and before the training ends, however slow the machine is. A rank
+    that waits for ten minutes fails.
+    """
+
+    def hold(module: PretrainingModule) -> None:
+        if module.finished_steps == step:
+            path.with_name(f"{path.name}.{module.machine.ranks.rank}").touch()
+            wait_until(path.exists, timeout_s=_LONGEST_WAIT_S, every_s=0.01)
+
+    _before_clipping(hold)
+
+
+@in_process
+def slow_steps(seconds: float) -> None:
+    """Let every step take so much longer."""
+    _before_clipping(lambda module: time.sleep(seconds))
+
+
+@in_process
+def slow_steps_in_a_group(seconds: float) -> None:
+    """Let every step take so much longer, and the process and those that it starts be a process group."""
+    os.setpgid(0, 0)
+    _before_clipping(lambda module: time.sleep(seconds))
+
+
+@in_process
+def fail_at_step(step: int, *, rank: int) -> None:
+    """Let this rank fail as it makes the batch of a step."""
+    make = StepDataset.__getitem__
+
+    def failing(dataset: StepDataset, index: int) -> StepBatch:
+        if dataset.ranks.rank == rank and index == step:
+            divmod(1, 0)
+        return make(dataset, index)
+
+    StepDataset.__getitem__ = failing
+
+
+@in_process
+def stop_as_a_worker() -> None:
+    """Outside of training, let TERM raise KeyboardInterrupt, as in a stage."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@in_process
+def checkpoints_visible_within(seconds: float) -> None:
+    """Let a rank wait no longer for the file that the first one chose."""
+    checkpoints._VISIBLE_WITHIN_S = seconds
+
+
+@in_process
+def limit_memory(*, tokens_of_ranks: list[int]) -> None:
+    """Let training on more tokens at once be out of memory, as on a GPU."""
+    callbacks.reports_lack_of_memory = lambda device: True
+    forward, most = PreTrainingLosses.forward, tokens_of_ranks[int(os.environ.get("RANK", "0"))]
+
+    def limited(losses: PreTrainingLosses, batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        if losses.training and batch["input_ids"].numel() > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return forward(losses, batch)
+
+    PreTrainingLosses.forward = limited
+
+
+def _train(
+    inputs: Path,
+    run_folder: Path,
+    changes: Mapping[str, Any],
+    before: Callable[[], None] | None,
+    environment: Mapping[str, str],
+) -> None:
+    with output_of(run_folder).open("a") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.environ.update(environment)
+    # Its own workers start as they do everywhere: a server of their own would first import everything.
+    multiprocessing.set_start_method(None, force=True)
+    # What utilisation is a fraction of takes seconds to measure.
+    callbacks.peak_rate = lambda *_: 1e11
+    if before is not None:
+        before()
+    run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 import pretraining_processes as processes
-from pretraining_inputs import curve, pretrain_job, write_inputs
+from pretraining_inputs import NO_DROPOUT, curve, pretrain_job, write_inputs
 
 STEPS = 200
 # Seven sequences per step: of four ranks, three take two and one takes one. Without dropout, whose masks on GPUs are
 # per rank.
 CHANGES = {
-    "model__hidden_dropout_prob": 0.0,
-    "model__attention_probs_dropout_prob": 0.0,
+    **NO_DROPOUT,
     "pretrain__phases": [{"steps": STEPS, "max_length": 16, "global_batch_size": 7}],
     "pretrain__checkpoint_every_steps": STEPS,
     "pretrain__validate_every_steps": 100,

@@ -76,7 +76,7 @@ def runtime_section(**changes: Any) -> dict[str, Any]:
         "device": "cpu", "num_devices": 1, "num_nodes": 1, "num_workers": 0, "engine": "local", "num_threads": 1,
         "micro_batch_size": None, "micro_batch_tokens": None, "packing": "auto", "compile": "off",
         "attention": "auto", "launcher": {"kind": "local"}, "sweep_workers": 1, "runs_folder": "runs",
-        "progress_every_s": 10.0, "checkpoint_every_s": None, "validate_every_s": None, "peer_timeout_s": 120.0,
+        "progress_every_s": 10.0, "checkpoint_every_s": None, "peer_timeout_s": 120.0,
         "profile": False,
     }  # fmt: skip
     return {**fields, **changes}

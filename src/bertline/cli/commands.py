@@ -76,30 +76,6 @@ def corpus_dry_run(composed: dict[str, Any]) -> None:
     say(f"dry run: {drops_in_words(drops['counts'], names_of_files(drops))}; the corpus was not kept")
 
 
-def average(arguments: list[str]) -> None:
-    """Write the mean of the weights of a checkpoint and of what was trained from it (WiSE-FT, arXiv 2109.01903).
-
-        bertline average BEFORE AFTER FOLDER
-        bertline average /path/to/checkpoint artifacts/pretrain data/averaged --share 0.25
-
-    BEFORE is the model folder that the training started from, AFTER that of its result, FOLDER is written. `--share`
-    is the weight of AFTER in the mean, 0 to 1; 0.5 if it is left out.
-    """
-    parser = argparse.ArgumentParser(prog="bertline average", add_help=False)
-    parser.add_argument("before", type=of_caller)
-    parser.add_argument("after", type=of_caller)
-    parser.add_argument("folder", type=of_caller)
-    parser.add_argument("--share", type=float, default=0.5)
-    parsed = parser.parse_args(arguments)
-    from bertline.modeling.averaging import average_encoders
-
-    folder = parsed.folder
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there already. Name a new folder; nothing was written.")
-    average_encoders(parsed.before, parsed.after, folder, share=parsed.share)
-    say(f"averaged: {folder} (name it in pretrain.start_from, or in start_from= of `bertline finetune`)")
-
-
 @composing("promote")
 def promote(composed: dict[str, Any]) -> None:
     """Make a version of a task's model the champion by hand, with a reason that is stored with it.

@@ -47,7 +47,6 @@ COMMANDS = {
     "doctor": Command("commands:doctor", "check this machine before the first run", "config"),
     "corpus-dry-run": Command("commands:corpus_dry_run", "what the corpus would drop, with samples", "config"),
     "glue": Command("glue:glue", "fine-tune an encoder on the sets of GLUE", "glue"),
-    "average": Command("commands:average", "average the weights before and after a training"),
     "push": Command("commands:push", "upload an exported model to the Hugging Face hub"),
     "ui": Command("commands:ui", "open MLflow on prepared views of your runs"),
     "promote": Command("commands:promote", "make a version of a model the champion by hand", "promote"),

@@ -6,13 +6,13 @@ wrapped: the class of transformers with the interface of these models. transform
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ConfigError
@@ -23,10 +23,10 @@ from bertline.modeling.bert import (
     BertForPreTraining,
     BertForSequenceClassification,
     BertModel,
-    BertWithClassifier,
     MaskedLanguageModel,
 )
-from bertline.modeling.families import family_of
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.families import FAMILIES, family_of
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
 from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
 from bertline.tokenization.storage import copy_tokenizer
@@ -40,7 +40,7 @@ Pooling = Literal["mean", "cls"]
 Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm", "detector"]
 """What a model computes: a label of a text (`sequence`) or of two (`pair`), labels of tokens, start and end of an
 answer, the vector of a text, tokens of blanks, tokens that were replaced (ELECTRA)."""
-_CLASSES: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
+_CLASSES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "sequence": (BertForSequenceClassification, ("classifier.",)),
     "pair": (BertForSequenceClassification, ("classifier.",)),
     "tokens": (BertForTokenClassification, ("classifier.",)),
@@ -84,16 +84,19 @@ def load_model(
         both = head == "mlm" and architecture_of(folder) == "BertForPreTraining"
         kind = "pretraining" if both else head
         return load_wrapped(folder, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
-    if head == "vectors":
-        return huggingface.load_text_encoder(folder, pooling=pooling, dropout_prob=dropout_prob, attention=attention)
-    make: Any
+    make, drawn = _CLASSES.get(head, (_own_language_model(folder), ()))
     options: dict[str, Any] = {"attention": attention}
-    make, drawn = _CLASSES[head] if head != "mlm" else (_own_language_model(folder), ())
-    if issubclass(make, BertWithClassifier):
+    if head == "vectors":
+        make, options["pooling"] = _text_encoder, pooling
+    elif head in ("sequence", "pair", "tokens"):
         options["num_labels"] = num_outputs or len(read_labels(folder))
         options["classifier_dropout"] = None if is_new else config_mapping(folder).get("classifier_dropout")
     new_head = drawn if is_new else ()
     return load_with_head(folder, partial(make, **options), new_head=new_head, dropout_prob=dropout_prob, seed=seed)
+
+
+def _text_encoder(config: ModelConfig, *, pooling: Pooling, **sizes: Any) -> BertTextEncoder:
+    return BertTextEncoder(BertModel(config, **sizes, with_pooler=FAMILIES[config.family].has_pooler), pooling=pooling)
 
 
 def _own_language_model(folder: Path) -> type[MaskedLanguageModel]:
@@ -111,19 +114,12 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
 
 
 def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> LanguageModel:
-    """Return a model like this one that shares the memory of these weights."""
-    # Not in a thread: a default device is global, and compiled code whose guards see it would be compiled again.
-    with torch.device("meta"):
-        if isinstance(model, MaskedLanguageModel):
-            encoder = model.bert
-            like: LanguageModel = type(model)(
-                encoder.config, vocab_size=encoder.vocab_size, pad_token_id=encoder.pad_token_id
-            )
-        else:
-            like = model.without_weights()
-    # A plain dict: PyTorch notes `assign` in a state dict's metadata, and whoever loads that next would untie weights.
-    like.load_state_dict(dict(weights), assign=True)
-    return like
+    """Return a copy of a model with these weights, whose memory it shares; its teacher is not copied."""
+    named: Any = model.named_parameters(remove_duplicate=False)
+    memo: dict[int, Any] = {id(weight): nn.Parameter(weights[name]) for name, weight in named}
+    if (teacher := getattr(model, "teacher", None)) is not None:
+        memo[id(teacher)] = teacher
+    return copy.deepcopy(model, memo)
 
 
 def spread_layers(num_layers: int, num_chosen: int) -> list[int]:

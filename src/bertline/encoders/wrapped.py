@@ -23,7 +23,7 @@ from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput, MaskedLMOutput, PreTrainingOutput
+from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in, family_of
 from bertline.modeling.heads import AnswerLogits
@@ -68,9 +68,13 @@ class WrappedEncoder(nn.Module):
         self._takes_types = "token_type_ids" in signature(hf.forward).parameters
 
     @property
+    def _wrapping(self) -> Any:
+        return FAMILIES[self.config.family].wrapping
+
+    @property
     def layers(self) -> list[nn.Module]:
         """Layers that have weights of their own, the lowest first; ALBERT has one for all."""
-        return list(self.hf.get_submodule(_wrapping(self).layers))
+        return list(self.hf.get_submodule(self._wrapping.layers))
 
     def keep_layers(self, chosen: list[int]) -> None:
         """Keep these layers alone. ALBERT's groups of layers stay, and are computed fewer times.
@@ -78,7 +82,7 @@ class WrappedEncoder(nn.Module):
         Raises:
             ConfigError: The groups do not divide the number of layers.
         """
-        settings, (parent, _, last) = self.hf.config, _wrapping(self).layers.rpartition(".")
+        settings, (parent, _, last) = self.hf.config, self._wrapping.layers.rpartition(".")
         if groups := getattr(settings, "num_hidden_groups", None):
             if len(chosen) % groups:
                 raise ConfigError(
@@ -94,7 +98,7 @@ class WrappedEncoder(nn.Module):
     @property
     def below_layers(self) -> list[nn.Module]:
         """Modules that the first layer reads or that all layers share, as relative positions."""
-        outside = tuple(f"{name}." for name in (_wrapping(self).layers, *_wrapping(self).above_layers))
+        outside = tuple(f"{name}." for name in (self._wrapping.layers, *self._wrapping.above_layers))
         return [
             module
             for name, module in self.hf.named_modules()
@@ -199,49 +203,14 @@ class WrappedMaskedLM(WrappedModel):
         """Compute vocabulary logits at every position, [B, S, V]."""
         return self._read(self.bert(input_ids, token_type_ids, attention_mask))
 
-    @torch.no_grad()
-    def start_neutral(self, log_frequencies: Tensor, *, seed: int) -> None:
-        """Make the head predict these logarithms of frequencies [tokens], whatever the encoder says.
-
-        As in `pretraining.start.start_at_unigrams`: the dense layer has weights 0 and a random bias. Where it has no
-        bias (ModernBERT), the norm behind it has the scale 0.
-        """
-        vocab_size = self.bert.vocab_size
-        modules = [module for _, part in self.head for module in part.modules()]
-        dense = next(
-            module for module in modules if isinstance(module, nn.Linear) and module.out_features != vocab_size
-        )
-        norm = next(module for module in modules if isinstance(module, nn.LayerNorm))
-        weights = (weight for _, part in self.head for weight in part.parameters())
-        decoder_bias = next(weight for weight in weights if weight.shape == (vocab_size,))
-        decoder_bias.zero_()
-        if dense.bias is None:
-            norm.weight.zero_()
-        else:
-            dense.weight.zero_()
-            dense.bias.copy_(torch.empty(dense.bias.shape).normal_(generator=torch.Generator().manual_seed(seed)))
-            norm.weight.fill_(1.0)
-        if norm.bias is not None:
-            norm.bias.zero_()
-        constant = self._mlm_logits(self.bert.word_embeddings.new_zeros(1, 1, self.bert.config.hidden_size))[0, 0]
-        # Rows of the embeddings behind the tokens pad them to a round size, and are as rare as can be.
-        decoder_bias.copy_(torch.full_like(constant, float(log_frequencies.min())))
-        decoder_bias[: len(log_frequencies)] = log_frequencies
-        decoder_bias -= constant
-
-    def without_weights(self) -> WrappedMaskedLM:
-        """Return such a model whose weights wait to be loaded; to be called where the default device is `meta`."""
-        encoder, hf = self.bert, type(self.hf)(self.hf.config)
-        sizes = {"vocab_size": encoder.vocab_size, "pad_token_id": encoder.pad_token_id}
-        return WrappedMaskedLM(hf, WrappedEncoder(hf.base_model, encoder.config, **sizes))
-
     def _read(self, encoded: Encoded) -> LanguageModelOutput:
-        logits = self._mlm_logits(encoded.hidden_states)
+        logits = self.mlm_logits(encoded.hidden_states)
         if (order := dict(self.head).get(_SENTENCE_ORDER)) is None:
-            return MaskedLMOutput(logits)
-        return PreTrainingOutput(logits, order(encoded.pooled), encoded.before_last)
+            return LanguageModelOutput(logits)
+        return LanguageModelOutput(logits, order(encoded.pooled), encoded.before_last)
 
-    def _mlm_logits(self, states: Tensor) -> Tensor:
+    def mlm_logits(self, states: Tensor) -> Tensor:
+        """Return vocabulary logits [..., V] for hidden states [..., H]."""
         for name, module in self.head:
             states = states if name == _SENTENCE_ORDER else module(states)
         return states
@@ -273,10 +242,6 @@ class WrappedReplacedToken(WrappedMaskedLM):
         """Return the detector's logits [B, S]; above 0 means that the token is not the text's own."""
         return self.hf(**self.bert.inputs(input_ids, token_type_ids, attention_mask)).logits
 
-    def without_weights(self) -> WrappedReplacedToken:
-        alone = super().without_weights()
-        return WrappedReplacedToken(alone.hf, alone.bert, self.generator.without_weights())
-
 
 def load_wrapped(
     folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_probs: Dropouts | None, seed: int
@@ -289,10 +254,10 @@ def load_wrapped(
             "detector, as ELECTRA's discriminator. Take a folder with that head, or another kind of task."
         )
     settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
-    hf, drawn = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
+    hf, encoder, drawn = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
     if head in ("mlm", "pretraining"):
-        return WrappedMaskedLM(hf, _encoder(hf.base_model, folder, dropout_probs))
-    model = WrappedModel(hf, _encoder(hf.base_model, folder, dropout_probs))
+        return WrappedMaskedLM(hf, encoder)
+    model = WrappedModel(hf, encoder)
     for name, module in model.head if is_new else ():
         # A part of the masked language model's head stays (ModernBERT), one of another task's does not.
         if not is_masked_lm or any(key.startswith(f"{name}.") for key in drawn):
@@ -303,8 +268,7 @@ def load_wrapped(
 def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> WrappedEncoder:
     """Load the encoder of a folder of a wrapped family."""
     dropout_probs = None if dropout_prob is None else (dropout_prob, dropout_prob)
-    hf, _ = _loaded(folder, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)
-    return _encoder(hf, folder, dropout_probs)
+    return _loaded(folder, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)[1]
 
 
 def start_replaced_token(
@@ -322,11 +286,11 @@ def start_replaced_token(
                 f"that belongs to this detector there, or continue with objective=mlm from a generator."
             )
         dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-        hf, _ = _loaded(folder, "detector", {}, is_new=False, dropout_probs=dropouts, seed=seed)
+        hf, encoder, _ = _loaded(folder, "detector", {}, is_new=False, dropout_probs=dropouts, seed=seed)
         generator: Any = load_wrapped(
             folder / GENERATOR, "mlm", num_outputs=None, is_new=False, dropout_probs=dropouts, seed=seed
         )
-        return WrappedReplacedToken(hf, _encoder(hf.base_model, folder, dropouts), generator)
+        return WrappedReplacedToken(hf, encoder, generator)
     sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
     narrow: Any = {name: int(getattr(config, name) * generator_width) for name in sizes}
     narrower = replace(config, **narrow, own={**config.own, **narrow})
@@ -414,8 +378,8 @@ def weights_of(hf: Any) -> dict[str, Tensor]:
 
 def _loaded(
     folder: Path, head: str, settings: dict[str, Any], *, is_new: bool, dropout_probs: Dropouts | None, seed: int
-) -> tuple[Any, list[str]]:
-    """Return the model of transformers, and the names of its weights that the folder does not have."""
+) -> tuple[Any, WrappedEncoder, list[str]]:
+    """Return the model of transformers, its encoder, and the names of its weights that the folder does not have."""
     read_weight_names(folder)  # says what is wrong where there is no whole safetensors file
     wrapping = family_of(folder)[0].wrapping
     assert wrapping is not None  # others are not loaded here
@@ -442,7 +406,12 @@ def _loaded(
         )
     _require_whole(folder, hf, found, is_new=is_new)
     require_finite(dict(hf.named_parameters()), folder)
-    return hf.eval(), [*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])]
+    sizes, vocab_size, pad_token_id = read_config(folder)
+    if dropout_probs is not None:
+        hidden, attention = dropout_probs
+        sizes = replace(sizes, hidden_dropout_prob=hidden, attention_probs_dropout_prob=attention)
+    encoder = WrappedEncoder(hf.eval().base_model, sizes, vocab_size=vocab_size, pad_token_id=pad_token_id)
+    return hf, encoder, [*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])]
 
 
 def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: bool) -> None:
@@ -465,18 +434,6 @@ def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: b
     drawn = [name for name in missing if prefix or not name.startswith(pooler)]
     if drawn and not is_new:
         warn(f"{folder} lacks {', '.join(drawn[:4])}: these start from random weights.")
-
-
-def _encoder(hf: Any, folder: Path, dropout_probs: Dropouts | None) -> WrappedEncoder:
-    config, vocab_size, pad_token_id = read_config(folder)
-    if dropout_probs is not None:
-        hidden, attention = dropout_probs
-        config = replace(config, hidden_dropout_prob=hidden, attention_probs_dropout_prob=attention)
-    return WrappedEncoder(hf, config, vocab_size=vocab_size, pad_token_id=pad_token_id)
-
-
-def _wrapping(encoder: WrappedEncoder) -> Any:
-    return FAMILIES[encoder.config.family].wrapping
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from bertline.finetuning.finetune import FineTuningJob
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
@@ -17,7 +18,19 @@ from bertline.kinds.base import LossOptions
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
 from bertline.training.groupwise import clip_gradients
-from bertline.training.schedules import StepSchedule, learning_rate_factor
+
+
+class StepSchedule(LRScheduler):
+    """A factor of the peak `lr` by step, for PyTorch; the `rate_factor` of a parameter group multiplies it."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, lr: float, factor: Callable[[int], float]) -> None:
+        self._lr, self._factor = lr, factor
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """Return the learning rate of the next step for each parameter group."""
+        lr = self._lr * self._factor(self.last_epoch)
+        return [lr * group.get("rate_factor", 1.0) for group in self.optimizer.param_groups]
 
 
 class FineTuningData(pl.LightningDataModule):
@@ -46,7 +59,8 @@ class FineTuningModule(pl.LightningModule):
         """Return AdamW with the betas and epsilon of the BERT reference code, and its schedule by step."""
         optimizer = fine_tuning_optimizer(self.model, self.config)
         warmup = round(self.config.warmup_fraction * self.num_steps)
-        factor = learning_rate_factor(LinearScheduleConfig(kind="linear", num_warmup_steps=warmup), self.num_steps)
+        schedule_config = LinearScheduleConfig(kind="linear", num_warmup_steps=warmup)
+        factor = schedule_config.learning_rate_factor(self.num_steps)
         schedule = StepSchedule(optimizer, self.config.learning_rate, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

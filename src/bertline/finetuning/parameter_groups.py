@@ -13,7 +13,6 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.initialization import initialize
 from bertline.training.groupwise import AdamWithoutBiasCorrection
-from bertline.training.optimizers.base import FUSED_DEVICES
 
 # Values of the reference code (optimization.py); fine-tuning varies only the other hyperparameters.
 _BETAS, _EPS = (0.9, 0.999), 1e-6
@@ -93,8 +92,7 @@ def fine_tuning_optimizer(model: nn.Module, config: FineTuningConfig) -> torch.o
         raise nothing_to_train()
     if not config.bias_correction:
         return AdamWithoutBiasCorrection(groups, lr=config.learning_rate, betas=_BETAS, eps=_EPS)
-    fused = all(weight.device.type in FUSED_DEVICES for group in groups for weight in group["params"])
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=_BETAS, eps=_EPS, fused=fused)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=_BETAS, eps=_EPS, fused=True)
 
 
 def nothing_to_train() -> ConfigError:

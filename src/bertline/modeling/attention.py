@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from importlib.util import find_spec
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,16 +18,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind
 from bertline.modeling.dropout import TokenMasks, dropout
-
-__all__ = [
-    "Attended",
-    "AttentionKind",
-    "Scope",
-    "attend",
-    "attention_device",
-    "packed_scope",
-    "padded_scope",
-]
 
 # Finite in both bf16 and fp32: a row whose keys are all padding gives a uniform average instead of NaN.
 _MASKED_SCORE = torch.finfo(torch.bfloat16).min
@@ -95,27 +85,21 @@ def attend(
     """
     keys = None if scope.masks is None else scope.masks.keys
     match kind:
-        case "eager":
-            scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, N, S, S]
+        case "eager" | "plain":
+            if kind == "eager":
+                scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, N, S, S]
+            else:  # scaling the query multiplies S x D numbers instead of S x S
+                scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
             dropped = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
-            return Attended(dropped.to(value.dtype) @ value, scores, probabilities)
-        case "plain":
-            # Scaling the query multiplies S x D numbers instead of S x S.
-            scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
-            if scope.bias is not None:
-                scores = scores + scope.bias
-            probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            dropped = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places, keys=keys)
-            return Attended(dropped.to(value.dtype) @ value)
+            context = dropped.to(value.dtype) @ value
+            return Attended(context, scores, probabilities) if kind == "eager" else Attended(context)
         case "varlen" if scope.boundaries is not None:
             return Attended(_attend_within_spans(query, key, value, scope.boundaries))
         case "sdpa" | "varlen":
             return Attended(_attend_fused(query, key, value, scope.bias, dropout_prob))
-        case _:
-            assert_never(kind)
 
 
 def _attend_fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout_prob: float) -> Tensor:

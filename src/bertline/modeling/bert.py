@@ -9,7 +9,6 @@ References:
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
@@ -43,47 +42,15 @@ class EncodedInDetail(NamedTuple):
     layers: tuple[LayerDetail, ...]
 
 
-class PackedRows(NamedTuple):
-    """Rows that hold several sequences each: R rows of S positions, C spans in total.
-
-    A span is a sequence, or the padding at the end of a row.
-    """
-
-    input_ids: Tensor
-    """[R, S]."""
-    token_type_ids: Tensor
-    """[R, S]."""
-    position_ids: Tensor
-    """[R, S], counted from the start of each sequence."""
-    sequence_ids: Tensor
-    """[R, S], the same id at all positions of a sequence."""
-    boundaries: Tensor
-    """[C + 1] int32, cumulative span lengths: the start of each span in the flattened rows."""
-
-    @classmethod
-    def of(cls, batch: Mapping[str, Tensor]) -> PackedRows:
-        """Return the rows of a micro-batch of `examples.packing`."""
-        return cls(**{name: batch[name] for name in cls._fields})
-
-
-class PreTrainingOutput(NamedTuple):
-    """Logits of the two pretraining heads, and the states below the last layer."""
+class LanguageModelOutput(NamedTuple):
+    """Logits of the pretraining heads and, with the head on pairs, the states below the last layer."""
 
     mlm_logits: Tensor
     """[B, P, V] at the masked positions ([P, V] for packed rows), or [B, S, V] at all positions."""
-    nsp_logits: Tensor
+    nsp_logits: Tensor | None = None
     """[B, 2]; class 0 is the next segment, class 1 a random one."""
-    before_last: Tensor
+    before_last: Tensor | None = None
     """See `Encoded`; no logits, but what an objective may read as well."""
-
-
-class MaskedLMOutput(NamedTuple):
-    """Logits of the masked language model head."""
-
-    mlm_logits: Tensor
-
-
-LanguageModelOutput = PreTrainingOutput | MaskedLMOutput
 
 
 class BertModel(nn.Module):
@@ -167,15 +134,8 @@ class BertModel(nn.Module):
     ) -> Encoded:
         """Encode sequences, computing the last layer only at some positions and, for the pooler, the first one.
 
-        Args:
-            input_ids: [B, S].
-            token_type_ids: [B, S].
-            attention_mask: [B, S] or None, as in `forward`.
-            positions: [B, P] indices into S.
-            masks: As in `forward`.
-
-        Returns:
-            Hidden states at these positions, [B, P, H], and the pooled vectors, [B, H].
+        The arguments are those of `forward`, and the positions [B, P], indices into S. Hidden states are returned at
+        these positions, [B, P, H], with the pooled vectors, [B, H].
         """
         scope = padded_scope(attention_mask, masks)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids, masks=masks), scope)
@@ -186,27 +146,23 @@ class BertModel(nn.Module):
         return Encoded(read[:, :-1], self._pooled(read[:, -1]), hidden_states)
 
     def forward_packed_at(
-        self, rows: PackedRows, positions: Tensor, first_positions: Tensor, masks: TokenMasks | None = None
+        self, rows: Mapping[str, Tensor], positions: Tensor, masks: TokenMasks | None = None
     ) -> Encoded:
         """Encode packed rows like `forward_at`; each sequence gives the same result as on its own.
 
         Args:
-            rows: The packed sequences.
-            positions: [P] indices into the flattened rows.
-            first_positions: [B], index of the first position of each sequence in the flattened rows, for the pooler.
+            rows: A micro-batch of `examples.packing`: R rows of S positions that hold several sequences each.
+            positions: [P] indices into the flattened rows, at which hidden states are returned, [P, H].
             masks: As in `forward`.
-
-        Returns:
-            Hidden states at these positions, [P, H], and the pooled vector of each sequence, [B, H].
         """
-        scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention, masks)
-        embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids, masks)
+        scope = packed_scope(rows["sequence_ids"], rows["boundaries"], self.layers[0].attention, masks)
+        embedded = self.embeddings(rows["input_ids"], rows["token_type_ids"], rows["position_ids"], masks)
         hidden_states = self._before_last_layer(embedded, scope)
         if self.pooler is None:
-            read = self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0]
-            return Encoded(read, None, hidden_states)
-        read = self.layers[-1].forward_packed_at(hidden_states, scope, torch.cat([positions, first_positions]))[0]
-        at_positions, first = read.split([len(positions), len(first_positions)])
+            return Encoded(self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0], None, hidden_states)
+        with_first = torch.cat([positions, rows["first_positions"]])
+        read = self.layers[-1].forward_packed_at(hidden_states, scope, with_first)[0]
+        at_positions, first = read.split([len(positions), len(rows["first_positions"])])
         return Encoded(at_positions, self._pooled(first), hidden_states)
 
     def _pooled(self, first: Tensor) -> Tensor | None:
@@ -257,7 +213,8 @@ class MaskedLanguageModelHead(nn.Module):
 class MaskedLanguageModel(nn.Module):
     """An encoder with a masked language model head: what pretraining trains, and what fills blanks."""
 
-    uses_pooler: ClassVar[bool] = True
+    uses_pooler: ClassVar[bool]
+    """Whether it has the pooler, and the next sentence head on it."""
     teacher: MaskedLanguageModel | None = None
     """Model that the objective `distilled` imitates; no submodule: it is neither trained nor saved."""
 
@@ -273,6 +230,7 @@ class MaskedLanguageModel(nn.Module):
             with_pooler=self.uses_pooler,
         )
         self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
+        self.nsp_head = nn.Linear(config.hidden_size, 2) if self.uses_pooler else None
 
     @property
     def attention(self) -> AttentionKind:
@@ -289,14 +247,8 @@ class MaskedLanguageModel(nn.Module):
     ) -> LanguageModelOutput:
         """Compute vocabulary logits at the masked positions only: 15 % of the work for all positions.
 
-        The last layer is also computed only at these positions and the first one.
-
-        Args:
-            input_ids: [B, S].
-            token_type_ids: [B, S].
-            attention_mask: [B, S] or None, as in `BertModel.forward`.
-            masked_positions: [B, P] indices into S; a sequence with fewer targets may have any indices in the rest.
-            masks: As in `BertModel.forward`.
+        The last layer is also computed only at these positions and the first one. The arguments are those of
+        `BertModel.forward`, and the positions [B, P]; a sequence with fewer targets may have any indices in the rest.
         """
         return self._read(self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions, masks))
 
@@ -306,47 +258,32 @@ class MaskedLanguageModel(nn.Module):
         """Compute vocabulary logits at every position, [B, S, V], as the class in transformers does."""
         return self._read(self.bert(input_ids, token_type_ids, attention_mask))
 
-    def forward_packed(
-        self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor, masks: TokenMasks | None = None
-    ) -> LanguageModelOutput:
-        """Compute the logits of `forward` for packed rows.
+    def forward_packed(self, rows: Mapping[str, Tensor], masks: TokenMasks | None = None) -> LanguageModelOutput:
+        """Compute the logits of `forward` for packed rows, at their masked positions; see `BertModel`."""
+        return self._read(self.bert.forward_packed_at(rows, rows["masked_positions"], masks))
 
-        Args:
-            rows: The packed sequences.
-            masked_positions: [P] indices into the flattened rows.
-            first_positions: [B]; see `BertModel.forward_packed_at`. Read only with a pooler.
-            masks: As in `BertModel.forward`.
-        """
-        return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions, masks))
+    def mlm_logits(self, states: Tensor) -> Tensor:
+        """Return vocabulary logits [..., V] for hidden states [..., H]."""
+        return self.mlm_head(states, self.bert.word_embeddings)
 
-    @abstractmethod
     def _read(self, encoded: Encoded) -> LanguageModelOutput:
         """Apply the heads."""
-
-    def _mlm_logits(self, encoded: Encoded) -> Tensor:
-        return self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
+        mlm_logits = self.mlm_logits(encoded.hidden_states)
+        if self.nsp_head is None:
+            return LanguageModelOutput(mlm_logits)
+        return LanguageModelOutput(mlm_logits, self.nsp_head(encoded.pooled), encoded.before_last)
 
 
 class BertForPreTraining(MaskedLanguageModel):
     """The encoder with the masked language model head and the next sentence head (paper, section 3.1)."""
 
-    def __init__(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
-    ) -> None:
-        super().__init__(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        self.nsp_head = nn.Linear(config.hidden_size, 2)
-
-    def _read(self, encoded: Encoded) -> PreTrainingOutput:
-        return PreTrainingOutput(self._mlm_logits(encoded), self.nsp_head(encoded.pooled), encoded.before_last)
+    uses_pooler: ClassVar[bool] = True
 
 
 class BertForMaskedLM(MaskedLanguageModel):
     """The encoder with the masked language model head alone; it has no pooler, as in transformers."""
 
     uses_pooler: ClassVar[bool] = False
-
-    def _read(self, encoded: Encoded) -> MaskedLMOutput:
-        return MaskedLMOutput(self._mlm_logits(encoded))
 
 
 class BertWithClassifier(nn.Module):

@@ -1,4 +1,4 @@
-"""Architecture of the encoder, with the names of BertConfig."""
+"""Architecture of the encoder, with the names of BertConfig; the parameters and operations that follow from it."""
 
 from __future__ import annotations
 
@@ -51,3 +51,75 @@ class ModelConfig:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), found {getattr(self, name)}")
+
+
+def num_parameters(config: ModelConfig, *, vocab_size: int, with_pooler: bool = True) -> int:
+    """Return the number of parameters of `BertForPreTraining`, whose decoder is tied to the word embeddings.
+
+    Without pooler, and so without the head that reads it, those of `BertForMaskedLM`.
+
+    >>> base = ModelConfig(
+    ...     hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+    ...     max_position_embeddings=512, type_vocab_size=2, hidden_act="gelu", hidden_dropout_prob=0.1,
+    ...     attention_probs_dropout_prob=0.1, initializer_range=0.02, layer_norm_eps=1e-12)
+    >>> num_parameters(base, vocab_size=30_522)
+    110106428
+    """
+    hidden = config.hidden_size
+    return (
+        num_embedding_parameters(config, vocab_size=vocab_size)
+        + num_encoder_parameters(config)
+        + (hidden * hidden + 3 * hidden + vocab_size)  # MLM head: transform, its norm, bias of the decoder
+        + (hidden * hidden + 3 * hidden + 2 if with_pooler else 0)  # pooler and the head on it, of two labels
+    )
+
+
+def num_embedding_parameters(config: ModelConfig, *, vocab_size: int) -> int:
+    """Return the number of parameters of the word, position and segment embeddings and their LayerNorm."""
+    return (vocab_size + config.max_position_embeddings + config.type_vocab_size + 2) * config.hidden_size
+
+
+def num_encoder_parameters(config: ModelConfig) -> int:
+    """Return the number of parameters of the encoder layers, without embeddings and heads."""
+    return config.num_hidden_layers * _num_layer_parameters(config)
+
+
+def flops_per_token(
+    config: ModelConfig, *, vocab_size: int, seq_len: float, target_fraction: float, with_pooler: bool = True
+) -> float:
+    """Return the floating-point operations of a training step (forward and backward) per real token.
+
+    6 (N - (1 - r) M) + 12 (L - 1 + r) H S + 6 p (H² + H V): N parameters of the layers (embeddings are looked up, not
+    multiplied), L layers, H hidden size, S positions that a token attends to, p fraction of positions that pass
+    through the MLM head, V vocabulary size. The last layer is read only at the targets and the first position of a
+    sequence, a fraction r = p + 1 / S of the positions: all of it except keys and values (M of its parameters) is
+    computed at these positions only. Not counted: the pooler and the head on it (one position per sequence), padding
+    and, in packed rows, the attention of the last layer at the other positions.
+
+    Args:
+        config: The architecture.
+        vocab_size: V.
+        seq_len: S; for sequences of several lengths, the mean over tokens.
+        target_fraction: p.
+        with_pooler: Whether a pooler reads the first position; else r = p.
+
+    References:
+        Kaplan et al., arXiv 2001.08361, section 2.1 (6 N); Chowdhery et al., arXiv 2204.02311, appendix B (attention).
+    """
+    hidden = config.hidden_size
+    read = min(1.0, target_fraction + (1 / seq_len if with_pooler else 0.0))
+    keys_and_values = 2 * (hidden * hidden + hidden)
+    saved = (1 - read) * (_num_layer_parameters(config) - keys_and_values)
+    return (
+        6 * (num_encoder_parameters(config) - saved)
+        + 12 * (config.num_hidden_layers - 1 + read) * hidden * seq_len
+        + 6 * target_fraction * (hidden * hidden + hidden * vocab_size)
+    )
+
+
+def _num_layer_parameters(config: ModelConfig) -> int:
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    attention = 4 * (hidden * hidden + hidden)
+    feed_forward = 2 * hidden * intermediate + intermediate + hidden
+    norms = 4 * hidden
+    return attention + feed_forward + norms

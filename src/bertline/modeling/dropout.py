@@ -97,10 +97,8 @@ def dropout(
         values: Tensor of any shape; on a CPU, fewer than 2^31 elements.
         prob: Dropout rate in [0, 1).
         site: Number that differs between the calls in a compiled graph: the compiler merges identical calls.
-        places: Where `values` are only some elements of a larger tensor, their flat indices in that tensor: int32,
-            broadcastable to the shape of `values`. On a CPU, the same elements are then dropped as with the whole
-            tensor; on other devices it is ignored. None if `values` is the whole tensor.
-        keys: Keys of `TokenMasks`, if `places` are its places.
+        places: With keys, the places of `TokenMasks`, which are overwritten: int32, in the shape of `values`.
+        keys: Keys of `TokenMasks`.
 
     References:
         Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 15, 2014.
@@ -109,25 +107,17 @@ def dropout(
         return values
     if values.device.type != "cpu":
         return F.dropout(values, prob)
+    if keys is not None and places is not None:
+        levels = _mixed(places, keys[site])
+    else:
+        key = torch.ops.bertline.dropout_keys(values, site)
+        # Each site starts at a different number: results of equal index tensors that are used far apart would be
+        # stored by the compiler instead of recomputed.
+        numbers = torch.arange(site, site + values.numel(), dtype=torch.int32)
+        levels = _mixed(numbers.view(values.shape), key)
     num_dropped = round(prob * _LEVELS)
-    is_kept = random_levels(values, site, places, keys) >= num_dropped + _SMALLEST
+    is_kept = levels >= num_dropped + _SMALLEST
     return (values * is_kept).mul_(_LEVELS / (_LEVELS - num_dropped))
-
-
-def random_levels(like: Tensor, site: int, places: Tensor | None = None, keys: Tensor | None = None) -> Tensor:
-    """Return uniform random int32 from -2^31 to 2^31 - 1 in the shape of `like`; arguments as in `dropout`.
-
-    With keys, `places` are overwritten.
-    """
-    if keys is not None:
-        assert places is not None  # those of `TokenMasks`
-        return _mixed(places, keys[site])
-    key = torch.ops.bertline.dropout_keys(like, site)
-    # Each site starts at a different number: results of equal index tensors that are used far apart would be stored by
-    # the compiler instead of recomputed.
-    if places is None:
-        return _mixed(torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape), key)
-    return _mixed(places + site, key)
 
 
 def _mixed(places: Tensor, key: Tensor) -> Tensor:
@@ -184,16 +174,12 @@ class Dropout(nn.Module):
         """Dropout rate now: 0 in evaluation mode."""
         return self.p if self.training else 0.0
 
-    def forward(self, values: Tensor, places: Tensor | None = None, masks: TokenMasks | None = None) -> Tensor:
-        """Return a tensor of the same shape, [B, S, H] if there are masks of its tokens; `places` as in `dropout`."""
+    def forward(self, values: Tensor, masks: TokenMasks | None = None) -> Tensor:
+        """Return a tensor of the same shape, [B, S, H] if there are masks of its tokens."""
         if masks is None or not self.prob:
-            return dropout(values, self.prob, site=self.site, places=places)
+            return dropout(values, self.prob, site=self.site)
         places = masks.of_states(values.shape[-1], self.site)
         return dropout(values, self.prob, site=self.site, places=places, keys=masks.keys)
-
-    def extra_repr(self) -> str:
-        """Return the dropout rate for the printed form of the module."""
-        return f"p={self.p}"
 
 
 def number_sites(model: nn.Module) -> None:

@@ -6,7 +6,7 @@ Hugging Face's.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple, assert_never
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -81,14 +81,10 @@ def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean
     >>> pooled(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]), "mean").tolist()
     [[2.0]]
     """
-    match pooling:
-        case "mean":
-            weights = attention_mask[..., None].to(hidden_states.dtype)
-            return (hidden_states * weights).sum(1) / weights.sum(1)
-        case "cls":
-            return hidden_states[:, 0]
-        case _:
-            assert_never(pooling)
+    if pooling == "cls":
+        return hidden_states[:, 0]
+    weights = attention_mask[..., None].to(hidden_states.dtype)
+    return (hidden_states * weights).sum(1) / weights.sum(1)
 
 
 def pooled_packed(
@@ -104,13 +100,9 @@ def pooled_packed(
     Returns:
         [B, H]; entries without a sequence mean nothing.
     """
-    match pooling:
-        case "mean":
-            # A product, because adding by index has no fixed order on a GPU.
-            numbers = torch.arange(1, len(first_positions) + 1, device=sequence_ids.device)
-            members = (sequence_ids.flatten() == numbers[:, None]).to(hidden_states.dtype)
-            return members @ hidden_states / members.sum(1, keepdim=True).clamp(min=1)
-        case "cls":
-            return hidden_states[first_positions]
-        case _:
-            assert_never(pooling)
+    if pooling == "cls":
+        return hidden_states[first_positions]
+    # A product, because adding by index has no fixed order on a GPU.
+    numbers = torch.arange(1, len(first_positions) + 1, device=sequence_ids.device)
+    members = (sequence_ids.flatten() == numbers[:, None]).to(hidden_states.dtype)
+    return members @ hidden_states / members.sum(1, keepdim=True).clamp(min=1)

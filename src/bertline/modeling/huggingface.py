@@ -14,14 +14,10 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.progress import warn
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import (
-    BertForSequenceClassification,
-    BertModel,
-    BertWithClassifier,
-)
+from bertline.modeling.bert import BertForSequenceClassification, BertModel, BertWithClassifier
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
-from bertline.modeling.heads import BertForQuestionAnswering, BertTextEncoder
+from bertline.modeling.heads import BertForQuestionAnswering
 from bertline.modeling.initialization import Undrawn, initialize
 from bertline.modeling.weight_files import (
     UNUSED_POSITIONS,
@@ -224,26 +220,6 @@ def load_with_head(
     is_new = bool(new_head) and FAMILIES[config.family].pooler_is_head
     unread = () if getattr(model, "uses_pooler", True) and not is_new else (_POOLER,)
     return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
-
-
-def load_text_encoder(
-    folder: Path,
-    *,
-    pooling: Literal["mean", "cls"],
-    dropout_prob: float | None = None,
-    attention: AttentionKind = "plain",
-) -> BertTextEncoder:
-    """Load the encoder of any BERT folder as a text encoder.
-
-    `pooling` as in `BertTextEncoder`, `attention` as in `BertModel`, other arguments as in `load_with_head`.
-    """
-
-    def make(config: ModelConfig, **sizes: Any) -> BertTextEncoder:
-        with_pooler = FAMILIES[config.family].has_pooler
-        bert = BertModel(config, **sizes, attention=attention, with_pooler=with_pooler)
-        return BertTextEncoder(bert, pooling=pooling)
-
-    return load_with_head(folder, make, dropout_prob=dropout_prob)
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, int, int]:

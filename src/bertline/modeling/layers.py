@@ -59,7 +59,7 @@ class Embeddings(nn.Module):
             is_single = self.token_type_embeddings.num_embeddings == 1
             types = torch.zeros_like(token_type_ids) if is_single else token_type_ids
             embedded = embedded + self.token_type_embeddings(types)
-        return self.dropout(self.norm(embedded), masks=masks)  # [B, S, H]
+        return self.dropout(self.norm(embedded), masks)  # [B, S, H]
 
 
 class EncoderLayer(nn.Module):
@@ -108,14 +108,11 @@ class EncoderLayer(nn.Module):
         Returns:
             [B, Q, H].
         """
-        size, width, _ = hidden_states.shape
         asking = gather_positions(hidden_states, positions)  # [B, Q, H]
         query, key, value = self._split_heads_at(hidden_states, asking, positions)
         masks = None if scope.masks is None else scope.masks.at(positions)
-        places = self._places_of_probabilities(positions, width) if masks is None else None
-        context = self._attend(query, key, value, scope, masks=masks, places=places)
-        indices = positions.int() + width * _numbers(size, like=positions)[:, None]
-        return self._after_attention(asking, context, masks=masks, places=indices if masks is None else None)
+        context = self._attend(query, key, value, scope, masks=masks)
+        return self._after_attention(asking, context, masks=masks)
 
     def forward_packed_at(self, hidden_states: Tensor, scope: Scope, positions: Tensor) -> Tensor:
         """Compute `forward_at` for packed rows: [R, S, H] at positions [Q] of the flattened rows to [1, Q, H].
@@ -127,8 +124,7 @@ class EncoderLayer(nn.Module):
         context = context.transpose(1, 2).flatten(0, 1)[positions]  # [Q, N, D]
         asking = hidden_states.flatten(0, 1)[positions][None]
         masks = None if scope.masks is None else scope.masks.at(positions)
-        places = positions.int()[None] if masks is None else None
-        return self._after_attention(asking, context.transpose(0, 1)[None], masks=masks, places=places)
+        return self._after_attention(asking, context.transpose(0, 1)[None], masks=masks)
 
     def forward_in_detail(self, hidden_states: Tensor, scope: Scope) -> tuple[Tensor, LayerDetail]:
         """Compute `forward` with `eager` attention, without attention dropout, and return intermediate results too."""
@@ -158,29 +154,9 @@ class EncoderLayer(nn.Module):
         key, value = key_value.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         return query.unflatten(-1, (self.num_heads, -1)).transpose(1, 2), key, value
 
-    def _places_of_probabilities(self, positions: Tensor, width: int) -> Tensor | None:
-        """Return the flat indices [B, N, Q, S] in the full [B, N, S, S] probabilities, for `modeling.dropout`.
-
-        None if nothing is dropped.
-        """
-        if not self.attention_dropout.prob:
-            return None
-        size = len(positions)
-        of_heads = width * _numbers(size * self.num_heads, like=positions).view(size, -1, 1) + positions.int()[:, None]
-        return width * of_heads[..., None] + _numbers(width, like=positions)
-
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scope: Scope,
-        *,
-        masks: TokenMasks | None,
-        places: Tensor | None = None,
-    ) -> Tensor:
-        """Return the context; `masks` are those of the query, `places` the indices of `_places_of_probabilities`."""
-        dropout = self.attention_dropout
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, scope: Scope, *, masks: TokenMasks | None) -> Tensor:
+        """Return the context; `masks` are those of the query."""
+        dropout, places = self.attention_dropout, None
         if masks is not None and scope.masks is not None and dropout.prob:
             places = masks.of_probabilities(scope.masks, self.num_heads, dropout.site)
         return attend(
@@ -194,26 +170,12 @@ class EncoderLayer(nn.Module):
             dropout_places=places,
         ).context
 
-    def _after_attention(
-        self,
-        hidden_states: Tensor,
-        context: Tensor,
-        *,
-        masks: TokenMasks | None = None,
-        places: Tensor | None = None,
-    ) -> Tensor:
-        """Compute the rest of the layer from its input [B, S, H] and the context [B, N, S, D]; return [B, S, H].
-
-        If these are only some positions of a larger tensor, and have no masks, `places` [B, S] are their flat indices
-        in it.
-        """
-        if places is not None:
-            hidden_size = hidden_states.shape[-1]
-            places = places[..., None] * hidden_size + _numbers(hidden_size, like=places)
+    def _after_attention(self, hidden_states: Tensor, context: Tensor, *, masks: TokenMasks | None = None) -> Tensor:
+        """Compute the rest of the layer from its input [B, S, H] and the context [B, N, S, D]; return [B, S, H]."""
         attended = self.attention_output(context.transpose(1, 2).flatten(2))
-        hidden_states = self.attention_norm(hidden_states + self.attention_output_dropout(attended, places, masks))
+        hidden_states = self.attention_norm(hidden_states + self.attention_output_dropout(attended, masks))
         transformed = self.output(self.activation(self.intermediate(hidden_states)))  # [B, S, I] between
-        return self.output_norm(hidden_states + self.output_dropout(transformed, places, masks))
+        return self.output_norm(hidden_states + self.output_dropout(transformed, masks))
 
 
 def gather_positions(hidden_states: Tensor, positions: Tensor) -> Tensor:
@@ -223,11 +185,6 @@ def gather_positions(hidden_states: Tensor, positions: Tensor) -> Tensor:
     [[[3.0], [1.0]]]
     """
     return hidden_states.gather(1, positions[..., None].expand(-1, -1, hidden_states.shape[-1]))
-
-
-def _numbers(count: int, *, like: Tensor) -> Tensor:
-    """Return 0, 1, 2, ... as int32 (the dtype of dropout indices) on the device of another tensor."""
-    return torch.arange(count, dtype=torch.int32, device=like.device)
 
 
 def activation(config: ModelConfig) -> nn.Module:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-import math
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -24,14 +21,13 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.progress import say, warn
 from bertline.modeling.bert import set_attention
-from bertline.modeling.flops import flops_per_token
+from bertline.modeling.config import flops_per_token
 from bertline.pretraining.checkpoint import TrainingState
 from bertline.pretraining.data import StepDataset
 from bertline.pretraining.health import LOG_EVERY_STEPS, DivergenceGuard, training_metrics
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Place, Plan, RowLayout
-from bertline.pretraining.probes import Probe
-from bertline.training.devices import Machine, sum_over_ranks
+from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
 from bertline.training.private_api import name_compiled_kernels
@@ -240,12 +236,11 @@ class TimeLeft:
         self._begun = first_step, begun_s = self._begun or (step, passed_s)
         if step == first_step:
             return None if step < self.plan.num_steps else 0.0
-        done, left = (self._work(*steps) for steps in ((first_step, step), (step, self.plan.num_steps)))
+        done, left = (
+            sum(count * self.work[length] for length, count in self.plan.sequences(*steps).items())
+            for steps in ((first_step, step), (step, self.plan.num_steps))
+        )
         return (passed_s - begun_s) * left / done
-
-    def _work(self, first_step: int, end_step: int) -> float:
-        taken = self.plan.sequences(first_step, end_step)
-        return sum(count * self.work[length] for length, count in taken.items())
 
 
 def work_of_sequence(model: LanguageModel, length: int) -> float:
@@ -276,17 +271,11 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 @dataclass(kw_only=True, eq=False)
 class Probing(pl.Callback):
-    """Runs the probes that are due before the first step and after a step, and logs what they measure.
-
-    A probe runs at its cadence in steps and, but after the last step, not within `runtime.validate_every_s` seconds of
-    its last measurement, by the time of the first rank.
-    """
+    """Runs the probes that are due before the first step and after a step, and logs what they measure."""
 
     state: TrainingState
     guard: DivergenceGuard
     """After a failure nothing is measured."""
-    now: Callable[[], float] = time.monotonic
-    _measured_at: dict[int, float] = field(default_factory=dict)
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         if module.finished_steps == 0:
@@ -296,22 +285,9 @@ class Probing(pl.Callback):
         if self.guard.failure is None:
             self._run(module)
 
-    def due(self, step: int, machine: Machine) -> list[Probe]:
-        """Return the probes to run now; the same ones on every rank. All ranks call it after every step."""
-        probes, num_steps = self.state.probes, self.state.plan.num_steps
-        every_s = self.state.job.runtime.validate_every_s
-        due = [index for index, one in enumerate(probes) if step % one.every_steps == 0 or step == num_steps]
-        if due and every_s is not None and step < num_steps:
-            is_first, now = machine.ranks.is_first, self.now()
-            is_long_ago = [is_first and now - self._measured_at.get(index, -math.inf) >= every_s for index in due]
-            agreed = sum_over_ranks(is_long_ago, machine.device)
-            due = [index for index, is_agreed in zip(due, agreed, strict=True) if is_agreed]
-        self._measured_at.update(dict.fromkeys(due, self.now()))
-        return [probes[index] for index in due]
-
     def _run(self, module: PretrainingModule) -> None:
-        step = module.finished_steps
-        if due := self.due(step, module.machine):
+        step, is_last = module.finished_steps, module.finished_steps == self.state.plan.num_steps
+        if due := [probe for probe in self.state.probes if is_last or step % probe.every_steps == 0]:
             with self.state.clock.paused():
                 metrics = {key: value for probe in due for key, value in probe.probe(step).items()}
             if metrics and module.machine.ranks.is_first:
@@ -378,7 +354,7 @@ class ProfileSteps(pl.Callback):
     """Profiles five steps of this start on the first rank (`runtime.profile=true`), which changes no weights.
 
     The folder `profile` has `trace.json.gz` (Chrome's format) and `top_operations.txt`. The first step, which compiles,
-    is never profiled.
+    is never profiled; where training ends before the profile is complete, it has fewer steps.
     """
 
     state: TrainingState
@@ -396,11 +372,11 @@ class ProfileSteps(pl.Callback):
         if wait < 1:
             warn(f"runtime.profile: {left} steps are left, too few for a profile, which needs {_PROFILED_STEPS + 2}")
             return
-        on_gpu = module.machine.device.type == "cuda"
+        on_gpu = [ProfilerActivity.CUDA] if module.machine.device.type == "cuda" else []
         self._profile = profile(
-            activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
+            activities=[ProfilerActivity.CPU, *on_gpu],
             schedule=schedule(wait=wait, warmup=1, active=_PROFILED_STEPS, repeat=1),
-            on_trace_ready=partial(_write_profile, self.state.job.profile_folder, on_gpu),
+            on_trace_ready=self._write,
         )
         self._profile.start()
 
@@ -410,7 +386,6 @@ class ProfileSteps(pl.Callback):
                 self._profile.step()
 
     def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Stop the profiler; where training ended before it was complete, the profile has fewer steps."""
         if self._profile is not None:
             self._profile.stop()
             self._profile = None
@@ -418,14 +393,14 @@ class ProfileSteps(pl.Callback):
     def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
         self.on_train_end(trainer, module)
 
-
-def _write_profile(profile_folder: Path, on_gpu: bool, recorded: profile) -> None:
-    by = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    table = recorded.key_averages().table(sort_by=by, row_limit=10)
-    with folder_written_atomically(profile_folder) as folder:
-        recorded.export_chrome_trace(str(folder / "trace.json.gz"))
-        (folder / "top_operations.txt").write_text(f"{_PROFILED_STEPS} steps\n\n{table}\n", encoding="utf-8")
-    say(
-        f"profile: {profile_folder / 'top_operations.txt'} has the costliest operations, "
-        f"{profile_folder / 'trace.json.gz'} every one (open it at ui.perfetto.dev or chrome://tracing)"
-    )
+    def _write(self, recorded: profile) -> None:
+        place = self.state.job.profile_folder
+        by = "self_device_time_total" if ProfilerActivity.CUDA in recorded.activities else "self_cpu_time_total"
+        table = recorded.key_averages().table(sort_by=by, row_limit=10)
+        with folder_written_atomically(place) as folder:
+            recorded.export_chrome_trace(str(folder / "trace.json.gz"))
+            (folder / "top_operations.txt").write_text(f"{_PROFILED_STEPS} steps\n\n{table}\n", encoding="utf-8")
+        say(
+            f"profile: {place / 'top_operations.txt'} has the costliest operations, {place / 'trace.json.gz'} every "
+            "one (open it at ui.perfetto.dev or chrome://tracing)"
+        )

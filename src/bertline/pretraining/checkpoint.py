@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bertline.encoders.loading import LanguageModel, with_weights
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import drop_leftovers, folder_written_atomically, sync_to_disk
-from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
-from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.health import keep_health
 from bertline.pretraining.job import PretrainJob, require_same, write_model
 from bertline.pretraining.module import PretrainingModule
@@ -28,68 +23,31 @@ from bertline.training.progress import Seconds, TrainingClock
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:
-    """Return the checkpoint to resume from: this run's newest, else the last one of the run it extends, else None.
+    """Return the checkpoint to resume from: this run's newest; None if there is none.
 
     The first rank chooses; the others load the same file, whatever they see in the folder.
 
     Raises:
-        ConfigError: The checkpoint belongs to a different training, or the run cannot be extended by this job.
+        ConfigError: The checkpoint belongs to a different training.
         MachineError: This rank does not see the checkpoint that the first one chose.
     """
+    folder = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
     newest: Checkpoint | None = None
 
-    def choose() -> tuple[str, int, str] | None:
+    def choose() -> tuple[int, str] | None:
         nonlocal newest
-        newest = _newest(job, identity)
+        newest = folder.load_newest()
         if newest is None:
             return None
-        folder = newest.path.parent
-        return str(folder), newest.step, CheckpointFolder(folder, keep=1).digest(newest.step)
+        require_same(newest.state["identity"], identity, where=str(job.run_folder))
+        if newest.step < job.pretrain.num_steps:
+            say(f"pretraining resumes after step {newest.step:,} of {job.pretrain.num_steps:,}")
+        return newest.step, folder.digest(newest.step)
 
     chosen = decide_on_first_rank(choose, machine.device)
     if chosen is None or machine.ranks.is_first:
         return newest
-    folder, step, digest = chosen
-    return CheckpointFolder(Path(folder), keep=1).load_as_first_rank(step, digest, machine.ranks)
-
-
-def _newest(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
-    own = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints).load_newest()
-    if own is None:
-        return None if job.extend_from is None else _extended(job, job.extend_from, identity)
-    _require_same(own, identity, job, extending=False)
-    if own.step < job.pretrain.num_steps:
-        say(f"pretraining resumes after step {own.step:,} of {job.pretrain.num_steps:,}")
-    return own
-
-
-def _extended(job: PretrainJob, folder: Path, identity: dict[str, Any]) -> Checkpoint:
-    checkpoint = CheckpointFolder(folder / "checkpoints", keep=1).load_newest()
-    if checkpoint is None or not (folder / "result" / MANIFEST_NAME).exists():
-        raise ConfigError(
-            f"pretrain.extends names {folder}, which is not a finished run with its checkpoints. Finish it first (run "
-            "it again), or name another one."
-        )
-    _require_same(checkpoint, identity, job, extending=True)
-    plan, num_steps = Plan.of(job.pretrain), checkpoint.step
-    phases = [PhaseConfig(**phase) for phase in checkpoint.state["identity"]["pretrain"]["phases"]]
-    if plan.num_steps <= num_steps or not plan.starts_like(Plan(phases, num_steps)):
-        raise ConfigError(
-            f"pretrain.extends: that run has {num_steps:,} steps, this configuration {plan.num_steps:,}; it must "
-            "begin with those of that run. Keep its phases as they were; lengthen the last one or add another."
-        )
-    say(f"pretraining extends {folder} after step {num_steps:,} to {plan.num_steps:,}")
-    return checkpoint
-
-
-def _require_same(checkpoint: Checkpoint, identity: dict[str, Any], job: PretrainJob, *, extending: bool) -> None:
-    before, now = (one["resolved"]["precision"] for one in (checkpoint.state["identity"], identity))
-    if before != now:
-        raise ConfigError(
-            f"{checkpoint.path} was trained in {before}; pretrain.precision={job.pretrain.precision} is {now} on this "
-            f"machine. Set pretrain.precision={before}."
-        )
-    require_same(checkpoint.state["identity"], identity, where=str(checkpoint.path.parents[1]), extending=extending)
+    return folder.load_as_first_rank(*chosen, machine.ranks)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -118,10 +76,6 @@ class TrainingState:
         is_first_rank = self.module.machine.ranks.is_first
         if is_first_rank:
             self.job.run_folder.mkdir(parents=True, exist_ok=True)
-            if self.job.extend_from is not None and not self.job.checkpoints_folder.exists():
-                for path in self.job.records:  # so that the curves are complete
-                    if (source := self.job.extend_from / path.name).exists():
-                        shutil.copyfile(source, path)
         if checkpoint is not None:
             state = checkpoint.state
             self.module.model.load_state_dict(state["model"])
@@ -165,8 +119,8 @@ class TrainingState:
             "interval": interval,
             "best": self.best.record,
             "num_tokens": self.num_tokens,
-            "seconds": dataclasses.asdict(self.clock.seconds),
-            "row_begun": dataclasses.asdict(self.row_begun),
+            "seconds": self.clock.seconds._asdict(),
+            "row_begun": self.row_begun._asdict(),
             "rewinds": list(self.rewinds),
             "identity": self.identity,
         }

@@ -114,8 +114,6 @@ class PretrainConfig:
     initial_embeddings: Literal["cooccurrence"] | None
     """Word embeddings that random weights start with. cooccurrence: from the counts of neighbouring tokens in the
     examples (`pretraining.start`). None: random ones. With `start_from` they are the checkpoint's."""
-    extends: str | None
-    """Fingerprint of a finished run that this run extends with more steps. None: extends no run."""
     validate_every_steps: int
     """Steps between two validations."""
     validation_sequences: int

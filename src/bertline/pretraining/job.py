@@ -58,14 +58,11 @@ class PretrainJob:
     """Folder of the checkpoints, the metrics and, at the end, the result."""
     start_from_folder: Path | None = None
     """Folder of a BERT checkpoint with the same vocabulary; None for random weights."""
-    extend_from: Path | None = None
-    """Run folder of a finished run to extend; None to extend no run."""
 
     @classmethod
     def of(cls, work: Work) -> PretrainJob:
         """Return the job of a run folder; DataError if `pretrain.start_from` is neither a folder nor a hub name."""
         config, pretrain = work.config, work.config.pretrain
-        start, extends = pretrain.start_from, pretrain.extends
         return cls(
             model=config.model,
             objective=config.objective,
@@ -76,8 +73,9 @@ class PretrainJob:
             examples_folder=work.inputs["examples"],
             tokenizer_folder=work.inputs["tokenizer"],
             run_folder=work.folder,
-            start_from_folder=resolve_folder(start, pretrain.start_from_revision) if start else None,
-            extend_from=work.folder.parent / extends if extends else None,
+            start_from_folder=resolve_folder(pretrain.start_from, pretrain.start_from_revision)
+            if pretrain.start_from
+            else None,
         )
 
     checkpoints_folder = _in_run_folder("checkpoints")
@@ -102,7 +100,7 @@ class PretrainJob:
 # Keys that do not affect the weights of the last step, which are the result: probes use no generator of training, and
 # checkpoints are copies. What depends on them is which step counts as the best (see `TrainingState.restore`), and, if
 # training fails, when it rolls back (health) and how far (checkpoints). New values apply from the resumed step on.
-FREE_KEYS = (
+_FREE_KEYS = (
     "pretrain.validate_every_steps",
     "pretrain.validation_sequences",
     "pretrain.checkpoint_every_steps",
@@ -111,8 +109,6 @@ FREE_KEYS = (
     "pretrain.linear_probe",
     "pretrain.health",
 )
-# Keys that may change when a run extends another.
-_EXTENDABLE = ("pretrain.phases", "pretrain.max_steps", "pretrain.extends")
 
 
 def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
@@ -128,20 +124,19 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
     return json.loads(json.dumps(identity))
 
 
-def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
+def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, where: str) -> None:
     """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
 
-    Where the job is `extending` the run `where`, phases and number of steps may differ too.
+    `pretrain.precision=auto` is resolved otherwise on a machine that computes in another precision.
     """
-    allowed = (*FREE_KEYS, *_EXTENDABLE) if extending else FREE_KEYS
     before, now = (dict(_flat(identity)) for identity in (trained, expected))
     differences = [
         f"  - {key} was {before.get(key)!r}, is now {now.get(key)!r}"
         for key in sorted({*before, *now})
-        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{one}.") for one in allowed)
+        if before.get(key) != now.get(key) and not any(f"{key}.".startswith(f"{one}.") for one in _FREE_KEYS)
     ]
     if differences:
-        rule = "A run is resumed only as it was started, and extended by more steps only; give another run folder."
+        rule = "A run is resumed only as it was started; change it back, or give another run folder."
         raise ConfigError("\n".join([f"{where} was trained with another configuration:", *differences, rule]))
 
 

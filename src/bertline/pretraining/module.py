@@ -25,7 +25,6 @@ from bertline.training.devices import Machine, seed_device, start_sum
 from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
 from bertline.training.optimizers.base import set_learning_rate
 from bertline.training.private_api import inside_ddp_forward
-from bertline.training.schedules import learning_rate_factor
 
 
 class PretrainingModule(pl.LightningModule):
@@ -43,7 +42,7 @@ class PretrainingModule(pl.LightningModule):
         self.optimizer_config = job.optimizer
         self.machine = machine
         self.seed = job.pretrain.seed
-        self.learning_rate_factor = learning_rate_factor(job.schedule, job.pretrain.num_steps)
+        self.learning_rate_factor = job.schedule.learning_rate_factor(job.pretrain.num_steps)
         self.finished_steps = 0
         self.interval = IntervalSums(machine.device, sum_names(job.objective))
         self.optimizer_state: dict[str, Any] | None = None

@@ -165,12 +165,6 @@ class Plan:
         taken = consumed.get(length, 0) + step * size
         return Place(phase=index, consumed=taken, max_length=length, global_batch_size=size)
 
-    def starts_like(self, other: Plan) -> bool:
-        """Return whether all steps of `other` take the same examples in this plan, as extending a run requires."""
-        return other.num_steps <= self.num_steps and all(
-            replace(self.place(step), phase=0) == replace(other.place(step), phase=0) for step in range(other.num_steps)
-        )
-
     def stretches(self, first_step: int, end_step: int) -> Iterator[tuple[Place, int, int]]:
         """Split the steps `first_step` to `end_step` by phase: yield the place before the first, that step, the end."""
         phase_start = 0

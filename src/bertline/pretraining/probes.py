@@ -277,10 +277,12 @@ class _Words:
     """What the vocabulary says of words: which token continues one, is none, or ends a sentence."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        if tokenizer.is_wordpiece:
-            self._continues = [token.startswith(CONTINUATION) and token != CONTINUATION for token in tokenizer.vocab]
-        else:  # a letter without the mark of a space before it continues a word
-            self._continues = [token[:1] not in _SPACES and token[:1].isalnum() for token in tokenizer.vocab]
+        self._continues = [
+            token.startswith(CONTINUATION) and token != CONTINUATION
+            if tokenizer.is_wordpiece
+            else token[:1] not in _SPACES and token[:1].isalnum()  # a letter without the mark of a space before it
+            for token in tokenizer.vocab
+        ]
         self._plain = [
             index not in tokenizer.special_ids and any(character.isalnum() for character in token.lstrip(_SPACES))
             for index, token in enumerate(tokenizer.vocab)
@@ -404,26 +406,20 @@ class LinearProbe(Probe):
 
     def _vectors(self) -> Array:
         """Return the mean vector of each sentence, [N, H] fp32, in the order of the sentences."""
-        encoder = self.model.bert
+        encoder, device = self.model.bert, self.machine.device
+        batch_tokens = _BATCH_TOKENS_ON_CPU if device.type == "cpu" else _BATCH_TOKENS_ON_GPU
         vectors = np.empty((len(self._ids), encoder.config.hidden_size), dtype=np.float32)
+        left = sorted(range(len(self._ids)), key=lambda index: -len(self._ids[index]))  # batches of similar length
         with evaluating(encoder, self.machine) as run:
-            for indices, input_ids, attention_mask in self._batches():
-                ids, mask = (tensor.to(self.machine.device) for tensor in (input_ids, attention_mask))
-                hidden_states = run(ids, torch.zeros_like(ids), mask).hidden_states.float()
-                vectors[indices] = pooled(hidden_states, mask, "mean").cpu().numpy()
+            while left:
+                size = max(1, batch_tokens // len(self._ids[left[0]]))
+                indices, left = left[:size], left[size:]
+                rows = [torch.tensor(self._ids[index], device=device) for index in indices]
+                ids = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_id)
+                mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+                states = run(ids, torch.zeros_like(ids), mask).hidden_states.float()
+                vectors[indices] = pooled(states, mask, "mean").cpu().numpy()
         return vectors
-
-    def _batches(self) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Yield batches of sentences of similar length: (indices, token ids [B, S], attention mask [B, S])."""
-        batch_tokens = _BATCH_TOKENS_ON_CPU if self.machine.device.type == "cpu" else _BATCH_TOKENS_ON_GPU
-        by_length = sorted(range(len(self._ids)), key=lambda index: -len(self._ids[index]))
-        while by_length:
-            size = max(1, batch_tokens // len(self._ids[by_length[0]]))
-            indices, by_length = by_length[:size], by_length[size:]
-            rows = [torch.tensor(self._ids[index]) for index in indices]
-            input_ids = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_id)
-            attention_mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-            yield indices, input_ids, attention_mask
 
 
 def configured_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokenizer, machine: Machine) -> list[Probe]:

@@ -250,24 +250,34 @@ def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: 
     A random head on a trained encoder is confident and wrong, and its gradients reach the encoder. Here the transform
     starts neutral (as in arXiv 1706.02677, section 5.1): weights 0 and a random bias, so its output is one constant
     vector `n`. The output bias is `log p - E n` with the embeddings `E`, so that the logits are `log p`. The first step
-    reaches the transform's weights, the second the encoder.
+    reaches the transform's weights, the second the encoder. Where the transform has no bias (ModernBERT), the norm
+    behind it has the scale 0.
 
     Args:
         counts: [vocab_size] count of each token in the train examples. One is added to each.
         special_ids: Ids of tokens that are never targets; they count as never seen.
     """
-    if not isinstance(model, MaskedLanguageModel):
-        model.start_neutral(_log_frequencies(counts, special_ids), seed=seed_for(seed, "mlm_head.transform.bias"))
-        return
-    head, words = model.mlm_head, model.bert.embeddings.word_embeddings.weight
-    generator = torch.Generator(device="cpu").manual_seed(seed_for(seed, "mlm_head.transform.bias"))
-    head.transform.weight.zero_()
-    # Standard deviation 1: small ones would let the LayerNorm turn a single step into another vector.
-    head.transform.bias.copy_(torch.empty(head.transform.bias.shape).normal_(generator=generator))
-    head.norm.weight.fill_(1.0)
-    head.norm.bias.zero_()
-    constant = head.norm(head.activation(head.transform.bias))
-    head.bias.copy_(_log_frequencies(counts, special_ids) - words @ constant)
+    parts = [model.mlm_head] if isinstance(model, MaskedLanguageModel) else [part for _, part in model.head]
+    modules = [module for part in parts for module in part.modules()]
+    words, vocab_size = model.bert.word_embeddings, model.bert.vocab_size
+    dense = next(each for each in modules if isinstance(each, nn.Linear) and each.out_features != vocab_size)
+    norm = next(module for module in modules if isinstance(module, nn.LayerNorm))
+    output_bias = next(weight for part in parts for weight in part.parameters() if weight.shape == (vocab_size,))
+    output_bias.zero_()
+    norm.weight.fill_(0.0 if dense.bias is None else 1.0)
+    if dense.bias is not None:
+        generator = torch.Generator(device="cpu").manual_seed(seed_for(seed, "mlm_head.transform.bias"))
+        dense.weight.zero_()
+        # Standard deviation 1: small ones would let the LayerNorm turn a single step into another vector.
+        dense.bias.copy_(torch.empty(dense.bias.shape).normal_(generator=generator))
+    if norm.bias is not None:
+        norm.bias.zero_()
+    constant = model.mlm_logits(words.new_zeros(1, 1, model.bert.config.hidden_size))[0, 0]
+    frequencies = _log_frequencies(counts, special_ids)
+    # Rows of the embeddings behind the tokens pad them to a round size, and are as rare as can be.
+    output_bias.fill_(float(frequencies.min()))
+    output_bias[: len(frequencies)] = frequencies
+    output_bias -= constant
 
 
 @torch.no_grad()

@@ -11,9 +11,9 @@ import os
 import pickle
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -248,31 +248,22 @@ class BackgroundWriter:
     """Runs one function at a time in a thread; its error is raised at the next call of `check`, `wait` or `start`."""
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="saving")
+        self._written: Future[object] | None = None
 
     def start(self, write: Callable[[], object]) -> None:
         """Run `write` in a thread, which the end of the process waits for. Waits for the one before first."""
         self.wait()
-
-        def run() -> None:
-            try:
-                write()
-            except BaseException as error:
-                self._error = error
-
-        self._thread = threading.Thread(target=run, name="saving")
-        self._thread.start()
+        self._written = self._thread.submit(write)
 
     def check(self) -> None:
         """Raise the error of the last function, if it failed."""
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        if self._written is not None and self._written.done():
+            self.wait()
 
     def wait(self) -> None:
         """Wait until nothing is being written, and raise the error, if it failed."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        self.check()
+        if self._written is not None:
+            wait([self._written])
+            written, self._written = self._written, None
+            written.result()

@@ -1,8 +1,11 @@
-"""Configuration of the schedule, of the launcher, and of the use of the machine."""
+"""Configuration of the launcher and of the use of the machine; the schedules of the learning rate."""
 
 from __future__ import annotations
 
+import math
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +16,8 @@ _OURS = ("--job-name", "--array", "--chdir", "--dependency", "--output", "--erro
          "--requeue", "--no-requeue")  # fmt: skip
 _OURS_SHORT = ("-J", "-a", "-D", "-d", "-o", "-e")
 _LONGEST_NOTICE_S = 65_535  # sbatch's
+# arXiv 2405.18392, section 3.2: a decay over a fifth of the steps matches a cosine over all of them.
+_DECAY_SHARE = 0.2
 
 
 def require_at_least(least: int, config: object, *names: str) -> None:
@@ -23,12 +28,44 @@ def require_at_least(least: int, config: object, *names: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _CommonScheduleConfig:
+class _CommonScheduleConfig(ABC):
     num_warmup_steps: int
     """Number of steps of linear warm-up."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "num_warmup_steps")
+
+    def learning_rate_factor(self, num_steps: int) -> Callable[[int], float]:
+        """Return the factor of the peak learning rate, in `[0, 1]`, as a function of the step, so that a resumed run
+        needs no state of a scheduler.
+
+        The step is the 0-based one about to be taken. Warm-up is linear; its last step has the full peak learning rate.
+
+        Notes:
+            The reference code starts at a learning rate of zero and ends one step before zero. Here neither end is
+            wasted: the first step has `1 / num_warmup_steps` of the peak, and the decay would end at step `num_steps`.
+
+        Example:
+            >>> factor = LinearScheduleConfig(kind="linear", num_warmup_steps=2).learning_rate_factor(6)
+            >>> [factor(step) for step in range(7)]
+            [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
+        """
+        decay_start = max(self.num_warmup_steps, num_steps - self._decay_steps(num_steps))  # no step of the warm-up
+        num_decay_steps = max(1, num_steps - decay_start)
+
+        def factor(step: int) -> float:
+            if step < self.num_warmup_steps:
+                return (step + 1) / self.num_warmup_steps
+            return self._decayed(min(1.0, max(0, step - decay_start) / num_decay_steps))
+
+        return factor
+
+    def _decay_steps(self, num_steps: int) -> int:
+        return num_steps
+
+    @abstractmethod
+    def _decayed(self, share: float) -> float:
+        """Return the factor where this share, in `[0, 1]`, of the decay has passed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,14 +74,20 @@ class LinearScheduleConfig(_CommonScheduleConfig):
 
     kind: Literal["linear"]
 
+    def _decayed(self, share: float) -> float:
+        return 1.0 - share
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CosineScheduleConfig(_CommonScheduleConfig):
-    """Linear warm-up to the peak, then half a cosine down to `final_fraction` of it."""
+    """Linear warm-up to the peak, then half a cosine down to `final_fraction` (SGDR, arXiv 1608.03983, section 3)."""
 
     kind: Literal["cosine"]
     final_fraction: float
     """Final learning rate as a fraction of the peak."""
+
+    def _decayed(self, share: float) -> float:
+        return self.final_fraction + (1.0 - self.final_fraction) * 0.5 * (1.0 + math.cos(math.pi * share))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +95,9 @@ class ConstantScheduleConfig(_CommonScheduleConfig):
     """Linear warm-up to the peak, then constant."""
 
     kind: Literal["constant"]
+
+    def _decayed(self, share: float) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +119,13 @@ class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
         require_at_least(0, self, "num_decay_steps")
         if not 0 <= self.final_fraction <= 1:
             raise ValueError(f"final_fraction must be in [0, 1], found {self.final_fraction}")
+
+    def _decay_steps(self, num_steps: int) -> int:
+        return round(_DECAY_SHARE * num_steps) if self.num_decay_steps is None else self.num_decay_steps
+
+    def _decayed(self, share: float) -> float:
+        left = 1.0 - (share if self.decay == "linear" else math.sqrt(share))
+        return self.final_fraction + (1.0 - self.final_fraction) * left
 
 
 ScheduleConfig = LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig | WarmupStableDecayScheduleConfig
@@ -150,11 +203,10 @@ def seconds_of(time: str) -> int:
     found = _TIME.fullmatch(time)
     assert found is not None
     parts = [int(part) for part in found["rest"].split(":")]
-    if found["days"] is not None:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        return ((int(found["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds
-    hours, minutes, seconds = {1: (0, *parts, 0), 2: (0, *parts)}.get(len(parts), tuple(parts))
-    return (hours * 60 + minutes) * 60 + seconds
+    if found["days"] is None and len(parts) < 3:  # minutes come first
+        parts.insert(0, 0)
+    hours, minutes, seconds = (*parts, 0, 0)[:3]
+    return ((int(found["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 LauncherConfig = LocalLauncherConfig | SlurmLauncherConfig
@@ -208,9 +260,6 @@ class RuntimeConfig:
     checkpoint_every_s: float | None
     """Largest number of seconds of pretraining between two checkpoints, whatever `pretrain.checkpoint_every_steps` is:
     what a failure can lose. None: the cadence in steps alone counts."""
-    validate_every_s: float | None
-    """Smallest number of seconds between two validations in pretraining, and between two measurements of each probe;
-    one that is due by its cadence in steps earlier is left out. None: the cadence in steps alone counts."""
     peer_timeout_s: float
     """Seconds after which a rank that is lost or hangs ends the training of all. It must be more than one rank may need
     alone while the others wait: to compile, validate or write a checkpoint to a slow disk."""
@@ -225,6 +274,6 @@ class RuntimeConfig:
                 f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "
                 f"{self.micro_batch_tokens}"
             )
-        for name in ("checkpoint_every_s", "validate_every_s", "peer_timeout_s"):
+        for name in ("checkpoint_every_s", "peer_timeout_s"):
             if (seconds := getattr(self, name)) is not None and seconds <= 0:
                 raise ValueError(f"{name} must be positive, found {seconds}")

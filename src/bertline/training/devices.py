@@ -109,7 +109,12 @@ def resolve_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
     """Return the device of this rank; MachineError if it is missing, or PyTorch cannot use it."""
     if runtime.device in ("auto", "cuda"):
         if torch.cuda.is_available():
-            return _cuda_device(runtime, ranks)
+            if runtime.num_devices > (available := torch.cuda.device_count()):
+                raise MachineError(
+                    f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. "
+                    "Ask for no more than there are. Under srun, a task needs all GPUs of its node (--gpus-per-node)."
+                )
+            return torch.device("cuda", ranks.local_rank)
         if driver_sees_gpu():
             raise MachineError(
                 f"The driver of this machine sees an NVIDIA GPU, but PyTorch {torch.__version__} cannot use it"
@@ -153,20 +158,6 @@ def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.
             "than fp32 (on a CPU up to 499 times). Set precision to auto or fp32."
         )
     return "bf16"
-
-
-def _cuda_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
-    available = torch.cuda.device_count()
-    if runtime.num_devices > available:
-        # The ranks of torchrun share one environment; srun may show each a GPU of its own.
-        by_srun = "TORCHELASTIC_RUN_ID" not in os.environ and ranks.world_size > 1
-        if available == 1 and os.environ.get("CUDA_VISIBLE_DEVICES") and by_srun:
-            return torch.device("cuda", 0)
-        raise MachineError(
-            f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. Ask for "
-            "no more than there are. Under srun, a task sees all GPUs of its node, or its own (--gpus-per-task=1)."
-        )
-    return torch.device("cuda", ranks.local_rank)
 
 
 def should_compile(choice: Literal["auto", "on", "off"], device: torch.device) -> bool:

@@ -71,9 +71,9 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
         for group, weights in groups:
             self._update(group, weights)
 
-    @abstractmethod
     def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
-        """Return the optimizer state of a weight of the group before its first step."""
+        """Return the optimizer state of a weight of the group before its first step: Adam's averages."""
+        return {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     @abstractmethod
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
@@ -132,19 +132,9 @@ class Lamb(GroupwiseOptimizer):
         super().__init__(params, defaults)
 
     def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
-        return {"step": 0, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+        return {"step": 0, **super()._first_state(group, weight)}
 
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        updates = self._adam_updates(group, weights)
-        if group["weight_decay"]:
-            torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
-        if group["adapted"]:
-            _give_lengths(updates, weights, group["num_matrices"])
-        self._zero_if_skipped(updates)
-        torch._foreach_add_(weights, updates, alpha=-group["lr"])
-
-    def _adam_updates(self, group: dict[str, Any], weights: list[Tensor]) -> list[Tensor]:
-        """Update the averages and return m / (sqrt(v) + eps), bias-corrected."""
         states = [self.state[weight] for weight in weights]
         for state in states:
             state["step"] += 1
@@ -153,9 +143,14 @@ class Lamb(GroupwiseOptimizer):
         roots = torch._foreach_sqrt(squares)
         torch._foreach_div_(roots, [(1 - beta2 ** state["step"]) ** 0.5 for state in states])
         torch._foreach_add_(roots, group["eps"])
-        updates = torch._foreach_div(averages, roots)
+        updates = list(torch._foreach_div(averages, roots))
         torch._foreach_div_(updates, [1 - beta1 ** state["step"] for state in states])
-        return list(updates)
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
+        if group["adapted"]:
+            _give_lengths(updates, weights, group["num_matrices"])
+        self._zero_if_skipped(updates)
+        torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 
 def _give_lengths(updates: list[Tensor], weights: list[Tensor], num_matrices: int) -> None:
@@ -176,9 +171,6 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
 
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
-
-    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
-        return {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         averages, squares = self._averages(group, weights)
@@ -221,7 +213,7 @@ class Muon(GroupwiseOptimizer):
         if group["orthogonal"]:
             return {"momentum_buffer": torch.zeros_like(weight)}
         step = torch.zeros((), device=weight.device)  # there, because the fused kernel can skip a step
-        return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+        return {"step": step, **super()._first_state(group, weight)}
 
     def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
         by_shape: dict[torch.Size, list[_Matrix]] = {}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from bertline.foundation.formats import duration
 from bertline.foundation.progress import LiveLine, ProgressLine, can_draw, say
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seconds:
+class Seconds(NamedTuple):
     """Breakdown of elapsed time, in seconds."""
 
     trained_s: float = 0.0
@@ -23,11 +21,7 @@ class Seconds:
     """Time paused for probes, validation and saving."""
 
     def __sub__(self, other: Seconds) -> Seconds:
-        return Seconds(
-            trained_s=self.trained_s - other.trained_s,
-            waited_s=self.waited_s - other.waited_s,
-            paused_s=self.paused_s - other.paused_s,
-        )
+        return Seconds(*(now - before for now, before in zip(self, other, strict=True)))
 
 
 class TrainingClock:

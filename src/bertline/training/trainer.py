@@ -30,18 +30,16 @@ def build_trainer(
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     is_alone = machine.ranks.world_size == 1
-    # A rank that sees one GPU of its own (`srun --gpus-per-task=1`) cannot show Lightning those of its neighbours.
-    has_own_gpu = machine.device.type == "cuda" and not is_alone and torch.cuda.device_count() < runtime.num_devices
     trainer = pl.Trainer(
         accelerator="gpu" if machine.device.type == "cuda" else machine.device.type,
-        devices=_devices(machine, runtime, has_own_gpu=has_own_gpu),
-        num_nodes=machine.ranks.world_size if has_own_gpu else runtime.num_nodes,
+        devices=[machine.device.index] if is_alone and machine.device.type == "cuda" else runtime.num_devices,
+        num_nodes=runtime.num_nodes,
         # DDP: every weight gets a gradient in every step, and there are no buffers to synchronise.
         strategy=SingleDeviceStrategy(device=machine.device)
         if is_alone
         else DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True),
         # Named, not detected: Lightning would take over requeueing if it found Slurm's variables.
-        plugins=[LightningEnvironment() if is_alone else _OneGpuEach() if has_own_gpu else TorchElasticEnvironment()],
+        plugins=[LightningEnvironment() if is_alone else TorchElasticEnvironment()],
         precision="bf16-mixed" if machine.precision == "bf16" else "32-true",
         max_epochs=max_epochs,
         callbacks=list(callbacks),
@@ -56,20 +54,6 @@ def build_trainer(
     )
     leave_sigterm_to_bertline(trainer)
     return trainer
-
-
-class _OneGpuEach(TorchElasticEnvironment):
-    """Ranks of one GPU each, which each of them sees as its first: to Lightning, each is a node."""
-
-    def local_rank(self) -> int:
-        return 0
-
-
-def _devices(machine: Machine, runtime: RuntimeConfig, *, has_own_gpu: bool) -> list[int] | int:
-    """Return what Lightning calls `devices`: the index of the only one, or the number per node."""
-    if machine.device.type == "cuda" and (machine.ranks.world_size == 1 or has_own_gpu):
-        return [machine.device.index or 0]
-    return runtime.num_devices
 
 
 def fit(trainer: pl.Trainer, module: pl.LightningModule, data: Iterable[Any] | pl.LightningDataModule) -> None:

@@ -44,18 +44,6 @@ def test_a_row_of_padding_alone_gives_no_nan(kind: AttentionKind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_packed_rows_a_sequence_is_attended_to_as_if_alone(kind: AttentionKind) -> None:
-    query, key, value = heads()
-    sequence_ids = torch.tensor([[1, 1, 1, 2, 2, 2, 2], [3, 3, 3, 3, 3, 0, 0]])
-    scope = packed_scope(sequence_ids, torch.tensor([0, 3, 7, 12, 14], dtype=torch.int32), kind)
-    context = attend(query, key, value, scope, kind=kind).context
-    for row, start, end in ((0, 0, 3), (0, 3, 7), (1, 0, 5)):
-        alone = (heads[row : row + 1, :, start:end] for heads in (query, key, value))
-        expected = attend(*alone, padded_scope(None), kind="eager").context[0]
-        torch.testing.assert_close(context[row, :, start:end], expected, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_dropout_drops_and_keeps_the_mean(kind: AttentionKind) -> None:
     torch.manual_seed(0)
     query, key, _ = heads()

@@ -45,22 +45,6 @@ def test_micro_batches_cut_a_step_and_change_nothing(inputs):
     }
 
 
-def test_packed_rows_hold_the_same_sequences(inputs):
-    padded, packed = dataset(inputs)[5], dataset(inputs, packed=True, rows=2)[5]
-    arrays = joined([padded])
-    lengths = arrays["attention_mask"].sum(dim=1).tolist()
-    expected = sorted(row[:length].tolist() for row, length in zip(arrays["input_ids"], lengths, strict=True))
-    found = []
-    for micro in map(expanded, packed["micro_batches"]):
-        assert micro["input_ids"].shape == (2, 16)
-        for number in range(1, int(micro["sequence_ids"].max()) + 1):
-            found.append(micro["input_ids"][micro["sequence_ids"] == number].tolist())
-    assert sorted(found) == expected
-    assert {key: packed[key] for key in ("num_targets", "num_sequences", "num_tokens")} == {
-        key: padded[key] for key in ("num_targets", "num_sequences", "num_tokens")
-    }
-
-
 def test_the_ranks_together_take_the_step_of_one(inputs):
     alone = dataset(inputs)[9]
     ranks = [dataset(inputs, ranks=Ranks(rank=rank, world_size=3, local_rank=rank))[9] for rank in range(3)]

@@ -19,6 +19,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.tokenization.tokenizer import Tokenizer
 from pretraining_inputs import (
+    NO_DROPOUT,
     assert_neither_rows_nor_ranks_change_a_sum,
     assert_resumes_to_the_same_bits,
     assert_same_weights,
@@ -28,7 +29,6 @@ from pretraining_inputs import (
 )
 from tiny import load_masked_lm, machine
 
-STILL = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 LOGITS = st.lists(st.floats(-8, 8, width=32), min_size=3, max_size=3)
 
 
@@ -94,7 +94,7 @@ def test_neither_rows_nor_ranks_change_a_sum(make):
 
 
 def test_a_student_of_all_layers_starts_as_its_teacher_and_without_distance(make, teacher):
-    job = make(model__num_hidden_layers=4, **STILL)
+    job = make(model__num_hidden_layers=4, **NO_DROPOUT)
     model = build_model(job, Tokenizer.load(job.tokenizer_folder), machine())
     assert_same_weights(dict(model.state_dict()), dict(load_masked_lm(teacher).state_dict()))
     batch = expanded(steps_of(job, RowLayout(packed=False, rows=None))[0]["micro_batches"][0])
@@ -125,7 +125,7 @@ def test_a_stopped_training_ends_as_an_undisturbed_one_and_the_teacher_is_in_no_
 
 def test_a_student_comes_nearer_to_its_teacher_than_one_that_learns_alone(make):
     phases = [{"steps": 100, "max_length": 16, "global_batch_size": 16}]
-    settings = {"pretrain__phases": phases, **STILL}
+    settings = {"pretrain__phases": phases, **NO_DROPOUT}
     taught = run_pretraining(make("taught", objective_={"start_from_teacher": False}, **settings))
     alone = run_pretraining(
         make("alone", objective_={"start_from_teacher": False, "soft_weight": 1e-9, "cosine_weight": 1e-9}, **settings)

@@ -28,22 +28,6 @@ def test_lengths_are_those_that_are_reached():
     assert Plan(PHASES, num_steps=3).lengths == (128,)
 
 
-@pytest.mark.parametrize(
-    ("phases", "num_steps", "fits"),
-    [
-        ([phase(9, 128, 4)], 9, True),
-        ([phase(6, 128, 4), phase(4, 512, 2)], 10, True),
-        ([phase(3, 128, 4), phase(9, 128, 4)], 12, True),
-        ([phase(3, 128, 4), phase(9, 128, 8)], 12, False),
-        ([phase(9, 512, 4)], 9, False),
-        ([phase(9, 128, 4)], 4, False),
-    ],
-)
-def test_a_longer_plan_starts_like_a_shorter_one_if_the_first_steps_take_the_same_examples(phases, num_steps, fits):
-    finished = Plan([phase(6, 128, 4)], num_steps=6)
-    assert Plan(phases, num_steps).starts_like(finished) is fits
-
-
 def test_passing_over_steps_of_two_lengths_moves_both_orders_on_by_what_those_steps_took():
     plan = Plan(PHASES, num_steps=10)
     jumps = plan.skipping(2, 7)

@@ -17,7 +17,7 @@ from bertline.export.views import verify_model
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.validation import validate
-from bertline.modeling.bert import PreTrainingOutput
+from bertline.modeling.bert import LanguageModelOutput
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import ValidationProbe
@@ -66,7 +66,7 @@ def test_the_sums_are_those_of_a_plain_loop(rows):
             expected_correct += (second > first) == (label == 1)
     order, labels = torch.tensor([row[:2] for row in rows]), torch.tensor([row[2] for row in rows])
     blanks = torch.zeros(len(rows), 1, 7)
-    output = PreTrainingOutput(blanks, order, blanks)
+    output = LanguageModelOutput(blanks, order, blanks)
     batch = {"masked_labels": torch.full((len(rows), 1), 3), "next_sentence_labels": labels}
     sums = tiny.mlm_sop().sums(output, batch)
     assert float(sums["sop_loss"]) == pytest.approx(expected_loss, rel=1e-4, abs=1e-4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,7 +18,7 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import require_whole_checkpoint, save_model
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.start import build_model, has_mlm_head, refuse_other_vocabulary, start_at_unigrams
+from bertline.pretraining.start import build_model, has_mlm_head, refuse_other_vocabulary
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
 
@@ -64,6 +63,7 @@ def test_an_encoder_without_a_head_starts_no_worse_than_the_unigram_distribution
         tmp_path, tmp_path / "run", pretrain__max_steps=8, pretrain__validation_sequences=300
     )
     job = dataclasses.replace(job, start_from_folder=encoder)
+    assert not has_mlm_head(encoder)
     run_pretraining(job)
     assert validation_losses(job)[0] <= entropy_of(job, job.pretrain.phases[0].max_length) + 0.05
     said = capfd.readouterr()
@@ -77,26 +77,6 @@ def test_a_checkpoint_keeps_its_embeddings_whatever_random_weights_would_start_w
     model = build_model(job, Tokenizer.load(job.tokenizer_folder), resolve_machine(job.runtime, "fp32"))
     theirs = load_masked_lm(pretrained).bert.embeddings.word_embeddings.weight
     assert torch.equal(model.bert.embeddings.word_embeddings.weight, theirs)
-
-
-def test_a_checkpoint_with_a_head_keeps_it(pretrained, encoder):
-    assert has_mlm_head(pretrained) and not has_mlm_head(encoder)
-
-
-def test_the_first_prediction_is_the_frequencies_whatever_the_encoder_says(make_job, pretrained):
-    from tiny import load_masked_lm
-
-    model = load_masked_lm(pretrained)
-    counts = np.arange(model.bert.vocab_size)
-    before = model.bert.embeddings.word_embeddings.weight.clone()
-    start_at_unigrams(model, counts, (), seed=3)
-    hidden = 5 * torch.randn(4, 7, model.bert.config.hidden_size)
-    logits = model.mlm_head(hidden, model.bert.embeddings.word_embeddings.weight)
-    expected = torch.from_numpy((counts + 1) / (counts + 1).sum()).float()
-    assert torch.allclose(logits.softmax(-1), expected.expand(4, 7, -1), rtol=1e-3)
-    assert torch.equal(model.bert.embeddings.word_embeddings.weight, before)
-    logits[0, 0, 9].backward()
-    assert model.mlm_head.transform.weight.grad.abs().sum() > 0
 
 
 def test_a_checkpoint_is_checked_by_the_headers_of_its_weights(pretrained, encoder):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bertline.foundation.metrics_log import read_metrics
-from bertline.modeling.flops import flops_per_token
+from bertline.modeling.config import flops_per_token
 from bertline.pretraining import callbacks
 from bertline.pretraining.callbacks import TimeLeft
 from bertline.pretraining.config import PhaseConfig

@@ -2,6 +2,7 @@ import io
 import resource
 import signal
 import threading
+from concurrent import futures
 from contextlib import contextmanager
 
 import numpy as np
@@ -257,7 +258,7 @@ def test_an_error_is_raised_once_at_the_next_call(call):
         raise MachineError("the disk is full")
 
     writer.start(fail)
-    writer._thread.join()
+    futures.wait([writer._written])
     with pytest.raises(MachineError, match="the disk is full"):
         getattr(writer, call)(*[fail] * (call == "start"))
     writer.check()

@@ -33,21 +33,14 @@ def test_a_gpu_hidden_on_purpose_or_not_wanted_is_no_error(runtime, monkeypatch,
     assert resolve_device(runtime(device="auto"), Ranks()).type in ("cpu", "mps")
 
 
-class FakeGpus:
-    """What this process sees of a node with four GPUs, for one of four ranks."""
-
-    def __init__(self, monkeypatch, visible: str) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(visible.split(",")))
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        monkeypatch.setenv("WORLD_SIZE", "4")
-
-
-@pytest.mark.parametrize(("visible", "expected"), [("0,1,2,3", "cuda:3"), ("0", "cuda:0"), ("GPU-5f1b", "cuda:0")])
-def test_a_task_may_see_all_gpus_of_its_node_or_its_own(runtime, monkeypatch, visible, expected):
-    FakeGpus(monkeypatch, visible)
+def test_a_rank_has_the_gpu_of_its_number_and_needs_to_see_all_of_its_node(runtime, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     ranks = Ranks(rank=3, world_size=4, local_rank=3)
-    assert resolve_device(runtime(device="auto", num_devices=4), ranks) == torch.device(expected)
+    assert resolve_device(runtime(device="auto", num_devices=4), ranks) == torch.device("cuda:3")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # as with `srun --gpus-per-task=1`
+    with pytest.raises(MachineError, match=r"num_devices is 4, but this process sees 1 CUDA.*--gpus-per-node"):
+        resolve_device(runtime(device="auto", num_devices=4), ranks)
 
 
 def machine(precision: str) -> Machine:

@@ -104,13 +104,6 @@ def test_a_machine_is_measured_once_for_each_precision_and_number_of_threads(mea
     assert len(others) == 2
 
 
-def test_another_version_of_torch_is_measured_again(measured, monkeypatch):
-    peak_rate(CPU, "fp32")
-    monkeypatch.setattr(torch, "__version__", "9.9")
-    assert peak_rate(CPU, "fp32") == 2e11
-    assert len(json.loads(rates_file().read_text())) == 2
-
-
 @pytest.mark.parametrize("content", ["{", "[]", '{"a": "fast"}', '{"a": null}'])
 def test_a_damaged_file_is_replaced(measured, content):
     rates_file().parent.mkdir()

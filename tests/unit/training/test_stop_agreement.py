@@ -89,21 +89,3 @@ def test_all_ranks_save_after_the_same_steps_by_the_clock_of_the_first(monkeypat
     assert first == second
     between = [(later - earlier) * step_s for earlier, later in itertools.pairwise([0, *first])]
     assert save_every_s <= min(between) and max(between) <= max(save_every_s, step_s) + 1.0 + step_s
-
-
-def test_one_process_saves_after_the_first_step_that_ends_late_enough():
-    seconds = [0.0]
-    agreement = StopAgreement(
-        StopRequest(),
-        ranks=Ranks(),
-        device=torch.device("cpu"),
-        most_steps=MOST_STEPS,
-        now=lambda: 0.0,
-        asks_to_save=lambda: seconds[0] >= 5,
-    )
-    due = []
-    for step in range(1, 5):
-        seconds[0] += 2
-        assert not agreement.reached(step)
-        due.append(agreement.is_save_due)
-    assert due == [False, False, True, True]

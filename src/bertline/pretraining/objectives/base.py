@@ -23,23 +23,28 @@ Count = Literal["targets", "sequences", "tokens"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LossTerm:
-    """Term of the loss: the mean of a sum over the global batch, times a weight."""
+class _Mean:
+    """Mean of a sum over the global batch: `train/NAME` and `val/NAME`."""
 
     name: str
-    """Name of the sum, and of the metrics `train/NAME` and `val/NAME` in nats."""
     count: Count
-    weight: float = 1.0
     title: str = ""
     """Title in the report and the model card; empty: it is not shown there."""
-    caption: str = ""
-    """Sentences below its chart."""
     baseline: str = ""
     """What its baseline is, in words; empty: it has none."""
-    figure: str | None = None
-    """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
     alarm: str = ""
     """Kind of the alarm that is raised while it is still at its baseline; empty: there is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossTerm(_Mean):
+    """Term of the loss, in nats: a mean, whose sum has its name, times a weight."""
+
+    weight: float = 1.0
+    caption: str = ""
+    """Sentences below its chart."""
+    figure: str | None = None
+    """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
     unit: ClassVar[Literal["nats"]] = "nats"
 
     @property
@@ -54,25 +59,17 @@ class LossTerm:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
-    """Share that is reported and not trained: `train/NAME` and `val/NAME`."""
+class Metric(_Mean):
+    """Share that is reported and not trained."""
 
-    name: str
     total: str
     """Name of the sum."""
-    count: Count
-    title: str
-    """Title in the report."""
     share_of: str = ""
     """What it is the share of, in words, for the caption of its chart and the model card; empty: the title says it."""
     note: str = ""
     """Remark on the score where it has no baseline; may contain `{vocab_size}`."""
-    baseline: str = ""
-    """What its baseline is, in words; empty: it has none."""
     chart: str = "accuracy"
     """Name of the chart in the report that has the curves of all metrics with this name."""
-    alarm: str = ""
-    """As for a term."""
     loss: str = ""
     """Name of the term that trains it; if that has no weight, the metric raises no alarm."""
     unit: ClassVar[Literal["fraction"]] = "fraction"
@@ -172,14 +169,13 @@ class Objective:
 
         `attention_mask` is left out where no row has padding; in training the batch has what `TokenMasks.of` reads.
         """
-        from bertline.modeling.bert import MaskedLanguageModel, PackedRows
+        from bertline.modeling.bert import MaskedLanguageModel
         from bertline.modeling.dropout import TokenMasks
 
         masks = TokenMasks.of(batch)
         if "boundaries" in batch:
-            rows = PackedRows.of(batch)
             assert isinstance(model, MaskedLanguageModel)  # wrapped models have padded rows
-            return model.forward_packed(rows, batch["masked_positions"], batch["first_positions"], masks)
+            return model.forward_packed(batch, masks)
         mask = batch.get("attention_mask")
         return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"], masks)
 
@@ -188,15 +184,13 @@ class Objective:
         """Return hidden states of the last layer, [B, S, H] or of packed rows [R * S, H], and those at the targets."""
         import torch
 
-        from bertline.modeling.bert import PackedRows
         from bertline.modeling.dropout import TokenMasks
         from bertline.modeling.layers import gather_positions
 
         encoder, positions, masks = model.bert, batch["masked_positions"], TokenMasks.of(batch)
         if "boundaries" in batch:
-            rows = PackedRows.of(batch)
-            everywhere = torch.arange(rows.input_ids.numel(), device=rows.input_ids.device)
-            states = encoder.forward_packed_at(rows, everywhere, batch["first_positions"], masks).hidden_states
+            everywhere = torch.arange(batch["input_ids"].numel(), device=positions.device)
+            states = encoder.forward_packed_at(batch, everywhere, masks).hidden_states
             return states, states[positions]
         mask = batch.get("attention_mask")
         states = encoder(batch["input_ids"], batch["token_type_ids"], mask, masks).hidden_states

@@ -133,7 +133,7 @@ class Contrastive(Objective):
             vectors = pooled_packed(states, batch["sequence_ids"], batch["first_positions"], self.pooling)
         else:
             vectors = pooled(states, batch["attention_mask"], self.pooling)
-        return ContrastiveOutput(model.mlm_head(at_targets, model.bert.word_embeddings), vectors)
+        return ContrastiveOutput(model.mlm_logits(at_targets), vectors)
 
     def sums(self, output: ContrastiveOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`; `batch` has the segments of whole groups, A and B in turns."""

@@ -91,7 +91,7 @@ class Distilled(Objective):
         if not self.cosine_weight:
             return Objective.output(self, model, batch).mlm_logits, None
         states, at_targets = self.states(model, batch)
-        return model.mlm_head(at_targets, model.bert.word_embeddings), states
+        return model.mlm_logits(at_targets), states
 
     def sums(self, output: DistilledOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         from bertline.modeling.losses import cosine_distance_sum, masked_lm_correct, soft_target_loss_sum

@@ -12,7 +12,7 @@ from bertline.training.config import require_at_least
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bertline.modeling.bert import MaskedLanguageModel, PreTrainingOutput
+    from bertline.modeling.bert import MaskedLanguageModel
     from bertline.modeling.config import ModelConfig
 
 
@@ -68,7 +68,7 @@ class PairObjective(Objective):
                 f"{self.label}. Use examples={self.examples}, or another objective."
             )
 
-    def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
+    def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         from bertline.modeling.losses import sequence_loss_sum, sequences_correct
 
         labels = batch["next_sentence_labels"]
@@ -218,7 +218,7 @@ class MlmNspShared(MlmNsp):
                 f"{model.num_hidden_layers}. Use another objective, or a larger model."
             )
 
-    def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
+    def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         from bertline.modeling.losses import shared_token_sums
 
         ids, sequences = batch["input_ids"], self.sequence_ids(batch)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from bertline.training.optimizers.base import (
     MATRICES_IN_FUSED,
     AdamSettings,
-    can_fuse,
     groups_by_decay,
     not_empty,
     weight_kinds,
@@ -32,11 +31,8 @@ class AdamWConfig(AdamSettings):
         """See `OptimizerSettings.build`."""
         import torch
 
-        groups = groups_by_decay(model, self.weight_decay)
-        weights = [weight for group in groups for weight in group["params"]]
-        return torch.optim.AdamW(
-            groups, lr=self.lr, betas=(self.beta1, self.beta2), eps=self.eps, fused=can_fuse(weights)
-        )
+        groups, betas = groups_by_decay(model, self.weight_decay), (self.beta1, self.beta2)
+        return torch.optim.AdamW(groups, lr=self.lr, betas=betas, eps=self.eps, fused=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:  # an optimizer is also a section of the configuration, which 
 
     from bertline.training.devices import Precision
 
-FUSED_DEVICES = ("cpu", "cuda", "mps")
-"""Device types on which PyTorch's AdamW can update all weights in one kernel."""
 MATRICES_IN_FUSED = 3
 """Number of matrices of equal shape (query, key and value) stacked along the rows of a fused weight [3 H, H]."""
 
@@ -48,7 +46,7 @@ class OptimizerSettings(ABC):
 
         Matrices have weight decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
         `exclude_from_weight_decay`. A group may have a `rate_factor`, which multiplies its learning rate. The optimizer
-        must be able to skip a step: it is fused (`can_fuse`) or a `GroupwiseOptimizer`.
+        must be able to skip a step: it is one of PyTorch's, fused, or a `GroupwiseOptimizer`.
         """
 
 
@@ -123,8 +121,3 @@ def groups_by_decay(model: nn.Module, weight_decay: float) -> list[dict[str, Any
 def not_empty(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the groups that have weights."""
     return [group for group in groups if group["params"]]
-
-
-def can_fuse(weights: list[nn.Parameter]) -> bool:
-    """Return whether PyTorch can update the weights in one kernel on their devices."""
-    return all(weight.device.type in FUSED_DEVICES for weight in weights)

@@ -13,8 +13,7 @@ from bertline.training.interruption import TrainingInterrupted
 
 
 def test_two_ranks_start_from_the_same_embeddings_as_one(pretraining, inputs, tmp_path):
-    changes = {"pretrain__initial_embeddings": "cooccurrence", "pretrain__max_steps": 4}
-    changes |= {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+    changes = {**pretraining.NO_DROPOUT, "pretrain__initial_embeddings": "cooccurrence", "pretrain__max_steps": 4}
     alone, together = tmp_path / "alone", tmp_path / "together"
     processes.finish(processes.start(inputs, alone, changes))
     processes.finish(*processes.start_ranks(inputs, [together] * 2, changes))
@@ -33,5 +32,4 @@ def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weigh
         run_pretraining(part)
     monkeypatch.setattr(start, "cooccurrence_embeddings", None)  # calling it would be an error
     run_pretraining(part)
-    ours, theirs = (pretraining.newest_state(job)["model"] for job in (part, whole))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    pretraining.assert_same_weights(*(pretraining.newest_state(job)["model"] for job in (part, whole)))

@@ -1,4 +1,3 @@
-import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +12,7 @@ from bertline.modeling.bert import BertForPreTraining, Encoded
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.probes import LinearProbe, configured_probes, probing_sentences
 from bertline.pretraining.run import run_pretraining
-from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import curve, signal_at, weights
+from pretraining_inputs import assert_resumes_to_the_same_bits, assert_same_weights, curve, weights
 
 SHIFT, ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
 
@@ -111,27 +109,15 @@ def test_vectors_that_are_no_numbers_are_not_measured(sentences):
     assert probe_of(model, sentences).probe(0) == {}
 
 
-def test_a_run_measures_at_its_steps_and_trains_as_without(make_job):
+def test_a_run_measures_at_its_steps_resumes_with_one_clean_curve_and_trains_as_without(make_job, monkeypatch):
     probed, alone = make_job("probed"), make_job("alone", pretrain__linear_probe=None)
-    figures = run_pretraining(probed)
+    figures = assert_resumes_to_the_same_bits(probed, make_job("stopped"), LinearProbe, 10, monkeypatch)
     run_pretraining(alone)
     measured = {step: metrics[SHIFT] for step, metrics in curve(probed) if SHIFT in metrics}
     assert list(measured) == [0, 5, 10, 15, 20]
     assert figures[SHIFT] == measured[20] and ODD in figures
     assert not any(key.startswith("probe/") for _, metrics in curve(alone) for key in metrics)
-    ours, theirs = weights(probed), weights(alone)
-    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
-
-
-def test_a_stopped_run_goes_on_with_one_clean_curve(make_job, monkeypatch):
-    whole, stopped = make_job("whole"), make_job("stopped")
-    run_pretraining(whole)
-    signal_at(LinearProbe, 10, signal.SIGTERM, monkeypatch)
-    with pytest.raises(TrainingInterrupted):
-        run_pretraining(stopped)
-    monkeypatch.undo()
-    run_pretraining(stopped)
-    assert curve(stopped) == curve(whole)
+    assert_same_weights(weights(probed), weights(alone))
 
 
 def test_text_too_short_to_probe_with_is_said_and_stops_nothing(make_job, capsys):

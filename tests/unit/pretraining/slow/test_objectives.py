@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -11,16 +10,12 @@ import tiny
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.dropout import mask_keys
 from bertline.modeling.huggingface import architecture_of
-from bertline.modeling.initialization import initialize
-from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.data import expanded
-from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
-from tiny import load_pretraining_model
+from pretraining_inputs import NO_DROPOUT
 
-NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 TWO_LENGTHS = [
     {"steps": 40, "max_length": 16, "global_batch_size": 8},
     {"steps": 10, "max_length": 24, "global_batch_size": 4},
@@ -37,6 +32,21 @@ def test_it_resumes_to_the_same_bits(request, monkeypatch, maker, probe, step, p
     alone, stopped = (request.getfixturevalue(maker)(name, **changes) for name in ("alone", "stopped"))
     figures = pretraining_inputs.assert_resumes_to_the_same_bits(alone, stopped, probe, step, monkeypatch)
     assert 0 < figures.get("val/shared_accuracy", 0.5) <= 1
+
+
+STABLE = {"kind": "wsd", "num_warmup_steps": 5, "num_decay_steps": 10, "final_fraction": 0.1, "decay": "1-sqrt"}
+
+
+@pytest.mark.parametrize("kind", ["lamb", "muon"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_optimizer_and_schedule_resumes_to_the_same_bits(make_job, monkeypatch, kind, precision):
+    changes = {
+        "optimizer": pretraining_inputs.OPTIMIZERS[kind], "schedule": STABLE, "pretrain__precision": precision
+    }  # fmt: skip
+    alone, stopped = make_job("alone", **changes), make_job("stopped", **changes)
+    pretraining_inputs.assert_resumes_to_the_same_bits(alone, stopped, MaskPredictionProbe, 15, monkeypatch)
+    states = [pretraining_inputs.newest_state(job)["optimizer"] for job in (alone, stopped)]
+    pretraining_inputs.assert_same_weights(*states)
 
 
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
@@ -97,44 +107,3 @@ def test_contrastive_learns_to_find_the_other_segment(pretraining, make_contrast
     assert rows[-1]["train/loss"] == pytest.approx(weighted, rel=1e-6)
     assert {"val/contrastive_loss", "val/contrastive_accuracy", "val/mlm_loss"} <= figures.keys()
     assert architecture_of(job.result_folder) == "BertForMaskedLM"
-
-
-def test_an_encoder_learns_which_tokens_are_shared():
-    torch.manual_seed(0)
-    sizes = tiny.model_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = BertForPreTraining(sizes, vocab_size=30, pad_token_id=0)
-    initialize(model, sizes, seed=0)
-    losses = PreTrainingLosses(model, tiny.mlm_nsp_shared())
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    segments = torch.arange(12).ge(6).long().expand(64, -1)
-    rest = {"masked_positions": torch.zeros(64, 1, dtype=torch.long), "masked_labels": torch.full((64, 1), -100)}
-    accuracies, without_looking = [], []
-    for _ in range(400):
-        ids = torch.randint(1, 30, (64, 12))
-        batch = {"input_ids": ids, "token_type_ids": segments, "next_sentence_labels": torch.zeros(64).long(), **rest}
-        sums = losses(batch)
-        (sums["shared_loss"] / 64).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        accuracies.append(float(sums["shared_correct"]) / 64)
-        without_looking.append(float(sums["unshared"]) / 64)
-    assert 0.7 < np.mean(without_looking) < 0.9
-    assert np.mean(accuracies[-50:]) > np.mean(without_looking) + 0.1
-
-
-def test_shared_tokens_weigh_in_by_their_weight_and_add_no_weights(pretraining, make_job, make_shared):
-    nsp, ignored = {"kind": "mlm_nsp", "nsp_weight": 0.5}, {**pretraining_inputs.SHARED, "shared_weight": 0.0}
-    without = make_job("without", objective=nsp, pretrain__phases=TWO_LENGTHS)
-    ignored = make_shared("ignored", objective=ignored, pretrain__phases=TWO_LENGTHS)
-    with_it = make_shared("with", pretrain__phases=TWO_LENGTHS)
-    for job in (without, ignored, with_it):
-        run_pretraining(job)
-    weights = [load_pretraining_model(job.result_folder).state_dict() for job in (without, ignored, with_it)]
-    for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
-    name = "bert.layers.0.query_key_value.weight"
-    assert float((weights[2][name] - weights[0][name]).abs().max()) > 1e-3
-    assert read_weight_names(with_it.result_folder) == read_weight_names(without.result_folder)
-    for row in (metrics for _, metrics in pretraining.curve(with_it) if "train/loss" in metrics):
-        weighted = row["train/mlm_loss"] + 0.5 * row["train/nsp_loss"] + 0.2 * row["train/shared_loss"]
-        assert row["train/loss"] == pytest.approx(weighted, rel=1e-6)

@@ -11,18 +11,13 @@ from bertline.foundation.errors import MachineError
 from bertline.pretraining import callbacks
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.run import run_pretraining
+from pretraining_inputs import NO_DROPOUT, OPTIMIZERS, assert_same_weights
 
 PHASES = [
     {"steps": 6, "max_length": 16, "global_batch_size": 8},
     {"steps": 4, "max_length": 24, "global_batch_size": 6},
 ]
 TWO_PHASES = {"pretrain__phases": PHASES, "runtime__packing": "off"}
-ADAM = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
-OPTIMIZERS = {
-    "adamw": {**ADAM, "kind": "adamw"},
-    "lamb": {**ADAM, "kind": "lamb"},
-    "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
-}
 
 
 class Memory:
@@ -50,16 +45,6 @@ def everything(job) -> dict[str, object]:
     return {"model": state["model"], "optimizer": state["optimizer"], "curve": pretraining_inputs.curve(job)}
 
 
-def assert_same(left: dict[str, object], right: dict[str, object]) -> None:
-    assert left["curve"] == right["curve"]
-    for name, weight in left["model"].items():
-        assert torch.equal(weight, right["model"][name]), name
-    for weight, state in left["optimizer"]["state"].items():
-        assert state.keys() == right["optimizer"]["state"][weight].keys()
-        for name, value in state.items():
-            assert torch.equal(torch.as_tensor(value), torch.as_tensor(right["optimizer"]["state"][weight][name])), name
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_rehearsed_run_is_bitwise_one_that_was_not(make_job, monkeypatch, optimizer):
     changes = {**TWO_PHASES, "optimizer": OPTIMIZERS[optimizer], "model__hidden_dropout_prob": 0.1}
@@ -69,7 +54,7 @@ def test_a_rehearsed_run_is_bitwise_one_that_was_not(make_job, monkeypatch, opti
     run_pretraining(rehearsed)
     assert memory.shapes[:2] == [(8, 16), (6, 24)]
     assert len(memory.shapes) == 2 + 10
-    assert_same(everything(plain), everything(rehearsed))
+    assert_same_weights(everything(plain), everything(rehearsed))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -83,13 +68,12 @@ def test_a_resumed_run_is_rehearsed_from_its_phase_on_and_keeps_its_state(make_j
     memory = Memory(monkeypatch, most_tokens=float("inf"))
     run_pretraining(rehearsed)
     assert memory.shapes == [(6, 24)] * (1 + 3)
-    assert_same(everything(plain), everything(rehearsed))
+    assert_same_weights(everything(plain), everything(rehearsed))
 
 
 @pytest.mark.parametrize("packing", ["off", "on"])
 def test_the_largest_half_of_a_half_that_fits_is_taken_and_said(make_job, monkeypatch, capsys, packing):
-    changes = {**TWO_PHASES, "runtime__packing": packing, "model__hidden_dropout_prob": 0.0}
-    changes["model__attention_probs_dropout_prob"] = 0.0
+    changes = {**TWO_PHASES, **NO_DROPOUT, "runtime__packing": packing}
     whole, cut = make_job("whole", **changes), make_job("cut", **changes)
     run_pretraining(whole)
     capsys.readouterr()
@@ -117,7 +101,7 @@ def test_where_not_one_row_fits_the_run_ends_before_the_first_step_with_the_figu
 
 
 def test_all_ranks_take_what_fits_on_the_one_with_the_least_memory(inputs, tmp_path):
-    changes = {**TWO_PHASES, "model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+    changes = {**TWO_PHASES, **NO_DROPOUT}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     processes.finish(*processes.start_ranks(inputs, [whole] * 2, changes))
     limited = processes.limit_memory(tokens_of_ranks=[1000, 50])
@@ -152,4 +136,4 @@ def test_where_masks_depend_on_the_micro_batch_a_resumed_run_keeps_it_or_says_th
         said = "".join(capsys.readouterr())
         assert ("began with micro-batches of 2 rows of 24 tokens, which do not fit" in said) == (rows == 1)
         if rows == 2:
-            assert_same(before, everything(job))
+            assert_same_weights(before, everything(job))
