@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from dvc.repo import Repo
 
 
-def stages(content: dict[str, Any], **more: Any) -> None:
-    Path("dvc.yaml").write_text(yaml.safe_dump({**more, "stages": content}, sort_keys=False), encoding="utf-8")
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo]:
+    """A DVC project without git in the current folder."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.delenv("DVC_STAGE", raising=False)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    with Repo.init(no_scm=True) as repo:
+        yield repo
+
+
+def stages(content: dict[str, Any]) -> None:
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": content}), encoding="utf-8")
 
 
 def names_run(repo: Any) -> list[str]:
@@ -19,65 +32,10 @@ def names_run(repo: Any) -> list[str]:
     return [stage.addressing for stage in repo.reproduce()]
 
 
-def log() -> list[str]:
-    return Path("log").read_text().split()
-
-
-def test_outputs_are_deleted_at_start_so_work_in_progress_lives_in_runs(project: Any) -> None:
-    for name, outs in (("plain", ["out"]), ("kept", [{"out": {"persist": True, "cache": False}}])):
-        Path("out").write_text("before")
-        stages({name: {"cmd": f"if [ -e out ]; then echo {name}-there >> log; fi; echo x >> out", "outs": outs}})
-        names_run(project)
-    assert log() == ["kept-there"]
-
-
-def test_a_stage_knows_its_name_from_dvc_stage_so_recipes_can_tell_dvc_from_a_hand(project: Any) -> None:
-    stages(
-        {"one": {"cmd": "echo $DVC_STAGE > log"}, "two": {"foreach": ["x"], "do": {"cmd": "echo $DVC_STAGE >> log"}}}
-    )
-    project.reproduce(["one"])
-    project.reproduce(["two@x"])
-    assert log() == ["one", "two@x"]
-
-
-def test_only_the_listed_params_matter_so_runtime_and_tracking_rerun_nothing(project: Any) -> None:
-    stages({"one": {"cmd": "echo a > out", "params": ["model"], "outs": ["out"]}})
-    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 1}\n")
-    assert names_run(project) == ["one"]
-    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 8}\n")
-    assert names_run(project) == []
-    Path("params.yaml").write_text("model: {size: 2}\nruntime: {workers: 8}\n")
-    assert names_run(project) == ["one"]
-
-
-def test_a_folder_dependency_counts_pycache_unless_dvcignore_lists_it(project: Any) -> None:
-    Path("src/__pycache__").mkdir(parents=True)
-    Path("src/a.py").write_text("a")
-    stages({"one": {"cmd": "echo a > out", "deps": ["src"], "outs": ["out"]}})
-    names_run(project)
-    Path("src/__pycache__/a.pyc").write_text("compiled")
-    assert names_run(project) == ["one"]
-    Path(".dvcignore").write_text("__pycache__/\n")
-    assert names_run(project) == ["one"]  # the ignored folder leaves the recorded hash once
-    Path("src/__pycache__/b.pyc").write_text("compiled")
-    assert names_run(project) == []
-
-
-def test_a_link_as_the_dependency_is_followed_so_data_text_may_be_one(project: Any, tmp_path: Path) -> None:
-    target = tmp_path / "elsewhere"
-    target.mkdir()
-    (target / "a.txt").write_text("one")
-    Path("text").symlink_to(target)
-    stages({"one": {"cmd": "echo a > out", "deps": ["text"], "outs": ["out"]}})
-    assert names_run(project) == ["one"]
-    assert names_run(project) == []
-    (target / "a.txt").write_text("two")
-    assert names_run(project) == ["one"]
-
-
-def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refuses_it(project, tmp_path) -> None:
-    target = tmp_path / "elsewhere"
-    target.mkdir()
+def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refuses_it(
+    project, tmp_path_factory
+) -> None:
+    target = tmp_path_factory.mktemp("elsewhere")
     (target / "a.txt").write_text("one")
     Path("text").mkdir()
     Path("text/b.txt").write_text("b")
@@ -88,22 +46,6 @@ def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refus
     assert names_run(project) == []
 
 
-def test_an_empty_list_of_tasks_is_a_pipeline_without_tasks(project: Any) -> None:
-    Path("tasks.yaml").write_text("task_names: []\n")
-    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item} > out_${item}", "outs": ["out_${item}"]}}
-    stages({"sweep": content, "one": {"cmd": "echo a > out", "outs": ["out"]}}, vars=["tasks.yaml"])
-    assert names_run(project) == ["one"]
-
-
-def test_a_key_in_vars_and_in_params_yaml_is_refused_so_the_task_list_has_its_own_name(project: Any) -> None:
-    Path("tasks.yaml").write_text("task_names: [x]\n")
-    Path("params.yaml").write_text("task_names: [y]\n")
-    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item}"}}
-    stages({"sweep": content}, vars=["tasks.yaml"])
-    with pytest.raises(Exception, match="cannot redefine 'task_names'"):
-        names_run(project)
-
-
 @pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])
 def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_be_called_so(project, name, stale):
     # DVC leaves these two keys out of the run cache's key wherever they stand: it takes them for facts about files.
@@ -112,26 +54,6 @@ def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_
         Path("params.yaml").write_text(f"model: {{{name}: {value}}}\n")
         names_run(project)
     assert yaml.safe_load(Path("out").read_text()) == {"model": {name: 1 if stale else 2}}
-
-
-def test_a_stage_that_always_runs_re_runs_only_what_depends_on_a_file_that_it_changed(project: Any) -> None:
-    write = "mkdir -p seen; cp a seen/a; cp b seen/b@x"
-    content: dict[str, Any] = {
-        "configure": {"cmd": "cp conf params", "deps": ["conf"], "outs": [{"params": {"cache": False}}]},
-        "seen": {"cmd": write, "always_changed": True, "deps": ["params"], "outs": [{"seen": {"cache": False}}]},
-        "one": {"cmd": "cp seen/a one", "deps": ["seen/a"], "outs": ["one"]},
-        "two": {"foreach": ["x"], "do": {"cmd": "cp seen/b@x two", "deps": ["seen/b@${item}"], "outs": ["two"]}},
-    }
-    for name in ("conf", "a", "b"):
-        Path(name).write_text("1")
-    stages(content)
-    assert names_run(project) == ["configure", "seen", "one", "two@x"]
-    assert names_run(project) == ["seen"]
-    assert set(project.status()) == {"seen"}
-    Path("b").write_text("2")
-    assert names_run(project) == ["seen", "two@x"]
-    Path("conf").write_text("2")
-    assert names_run(project) == ["configure", "seen"]
 
 
 def test_a_running_stage_is_in_rwlock_with_its_process_so_a_busy_lock_can_be_explained(project: Any) -> None:

@@ -45,13 +45,6 @@ def test_a_task_is_overridden_by_its_package_and_not_by_its_group(conf: Path) ->
         composed(conf, "task=b")
 
 
-def test_a_missing_local_choice_is_no_error_and_a_present_one_wins(conf: Path) -> None:
-    assert composed(conf)["model"] == {"size": 1}
-    (conf / "local").mkdir()
-    (conf / "local" / "default.yaml").write_text("# @package _global_\nmodel: {size: 7}\n")
-    assert composed(conf)["model"] == {"size": 7}
-
-
 def test_without_a_run_folder_a_script_litters_outputs_so_cmd_sets_one(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import hydra\n@hydra.main(version_base=None)\ndef main(config): pass\nmain()\n")

@@ -9,8 +9,7 @@ import mlflow.server
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, Metric, Param
-from mlflow.exceptions import MlflowException
+from mlflow.entities import Metric, Param
 from mlflow.models.utils import _enforce_params_schema, _enforce_schema
 from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
 from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
@@ -36,30 +35,11 @@ def run_id(client: MlflowClient, tmp_path: Path, request: pytest.FixtureRequest)
     return client.create_run(experiment).info.run_id
 
 
-def test_the_file_store_is_an_error_so_sqlite_is_the_default(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="filesystem tracking backend"):
-        MlflowClient((tmp_path / "mlruns").as_uri()).create_experiment("x")
-
-
-def test_the_same_metric_and_step_logged_twice_shows_twice_so_feeds_ask_first(client, run_id) -> None:
-    for milliseconds in (1000, 2000):
-        client.log_batch(run_id, metrics=[Metric("loss", 1.0, milliseconds, 5)])
-    assert len(client.get_metric_history(run_id, "loss")) == 2
-
-
 def test_batches_hold_1000_metrics_and_100_params_as_values_py_has_it(client: MlflowClient, run_id: str) -> None:
     # A server enforces these; a bare database does not.
     assert (MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH) == (METRICS_PER_BATCH, PARAMS_PER_BATCH)
     client.log_batch(run_id, metrics=[Metric("a", 1.0, 1, step) for step in range(METRICS_PER_BATCH)])
     client.log_batch(run_id, params=[Param(f"p{number}", "1") for number in range(PARAMS_PER_BATCH)])
-
-
-def test_a_dvc_folder_hash_is_a_dataset_digest_and_a_longer_one_is_refused(client: MlflowClient, run_id: str) -> None:
-    fits = Dataset(name="corpus", digest="0" * 32 + ".dir", source_type="local", source="{}")
-    client.log_inputs(run_id, [DatasetInput(fits)])
-    assert client.get_run(run_id).inputs.dataset_inputs[0].dataset.digest == fits.digest
-    with pytest.raises(MlflowException):
-        client.log_inputs(run_id, [DatasetInput(Dataset("corpus", "0" * 37, "local", "{}"))])
 
 
 def test_the_load_of_a_machine_has_the_names_that_mlflow_gives_it() -> None:
@@ -69,20 +49,6 @@ def test_the_load_of_a_machine_has_the_names_that_mlflow_gives_it() -> None:
     names = {name for monitor in monitors for name in monitor.metrics}
     assert set(system_load._read(system_load._sensors())) >= names
     assert SystemMetricsMonitor("run", node_id="gpu1")._metrics_prefix == "system/"
-
-
-def test_a_model_version_may_point_to_a_logged_model_s_folder(client, run_id, tmp_path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "config.json").write_text("{}")
-    model = client.create_logged_model(client.get_run(run_id).info.experiment_id, name="plain", source_run_id=run_id)
-    client.log_model_artifacts(model.model_id, str(tmp_path / "folder"))
-    client.create_registered_model("plain")
-    version = client.create_model_version("plain", model.artifact_location, run_id=run_id, model_id=model.model_id)
-    client.set_registered_model_alias("plain", "champion", version.version)
-    found = client.get_model_version_by_alias("plain", "champion")
-    assert found.source == model.artifact_location
-    place = client.get_model_version_download_uri("plain", found.version)
-    assert (Path(place) / "config.json").read_text() == "{}"
 
 
 def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_mlmodel_py_raises(caplog, monkeypatch) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from contextlib import closing
-from pathlib import Path
 
 import optuna
 import pytest
@@ -47,39 +44,3 @@ def test_an_interrupt_or_a_score_that_is_no_number_fails_the_trial() -> None:
         study.optimize(interrupted, n_trials=1)
     study.optimize(lambda trial: float("nan"), n_trials=1)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL] * 2
-
-
-def age_heartbeats(database: Path) -> None:
-    """Let an hour pass since the last heartbeats."""
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-1 hour')")
-
-
-def test_a_running_trial_without_a_heartbeat_is_never_taken_for_dead_until_it_is_given_one(tmp_path: Path) -> None:
-    storage = RDBStorage(f"sqlite:///{tmp_path}/study.db", heartbeat_interval=1, grace_period=1)
-    study = optuna.create_study(storage=storage, study_name="task")
-    trial = study.ask()  # what a process leaves that is killed before its first heartbeat
-    age_heartbeats(tmp_path / "study.db")
-    optuna.storages.fail_stale_trials(study)
-    assert study.trials[0].state == TrialState.RUNNING
-
-    study_id = storage.get_study_id_from_name("task")
-    storage.record_heartbeat(storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
-    age_heartbeats(tmp_path / "study.db")
-    optuna.storages.fail_stale_trials(study)
-    assert study.trials[0].state == TrialState.FAIL
-
-
-def test_successive_halving_compares_at_rungs_of_whole_steps() -> None:
-    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1000, reduction_factor=2)
-    study = optuna.create_study(direction="maximize", pruner=pruner)
-    for score in (0.5, 0.6, 0.7):
-        trial = study.ask()
-        trial.report(score, 1000)
-        assert not trial.should_prune()
-        study.tell(trial, score)
-    trial = study.ask()
-    trial.report(0.1, 999)
-    assert not trial.should_prune()
-    trial.report(0.1, 1000)
-    assert trial.should_prune()

@@ -39,11 +39,3 @@ def test_transformers_lowercases_a_cased_tokenizer_unless_its_config_says_not_to
     assert "Café" not in BertTokenizerFast.from_pretrained(tmp_path).tokenize("Café")
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "strip_accents": false}')
     assert BertTokenizerFast.from_pretrained(tmp_path).tokenize("Café") == ["Café"]
-
-
-def test_wordpiece_takes_the_longest_token_first_and_gives_up_on_the_whole_word() -> None:
-    vocabulary = {token: number for number, token in enumerate([*SPECIAL, "em", "##bed", "##be", "##d"])}
-    model = models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
-    tokenizer = Tokenizer(model)
-    assert tokenizer.encode("embed").tokens == ["em", "##bed"]
-    assert tokenizer.encode("embedx").tokens == ["[UNK]"]
