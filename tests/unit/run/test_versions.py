@@ -59,7 +59,7 @@ _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its searc
 _ELSEWHERE = {
     "corpus": {"numpy"},
     "tokenizer": {"datasets", "nanotoken", "numpy"},
-    "task_data": {"chardet", "nanotoken", "scipy", "torch"},  # methods of kinds that make no rows import two of them
+    "task_data": {"chardet", "faiss-cpu", "nanotoken", "scipy", "torch"},  # methods that make no rows import three
     "examples": {"datasets"},  # shows examples to people
     "pretrain": {"datasets", "nanotoken"},
     "sweep": {"datasets", "nanotoken"},
