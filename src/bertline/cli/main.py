@@ -16,7 +16,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -100,26 +99,14 @@ def main() -> NoReturn:
         from bertline.training.environment import use_training_environment
 
         use_training_environment()
-    with uncollected_imports():
-        from bertline.run.stopping import in_one_line
+    gc.disable()  # a third of the time of the imports of a command that loads Lightning
+    from bertline.run.stopping import in_one_line
 
-        function = function_of(COMMANDS[name])
+    function = function_of(COMMANDS[name])
+    gc.freeze()  # what they made remains until the process ends
+    gc.enable()
     sys.argv[0] = f"bertline {name}"
     in_one_line((lambda: _show_help(name, function)) if wants_help else (lambda: _run(name, function, arguments)))
-
-
-@contextmanager
-def uncollected_imports() -> Iterator[None]:
-    """Collect no garbage while a process imports its libraries, a third of the time of those that import Lightning, and
-    never look at what they made again: it remains until the process ends. Use it once for a process."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
 
 
 def function_of(command: Command) -> Callable[[list[str]], int | None]:
