@@ -143,8 +143,10 @@ def is_local(uri: str) -> bool:
     """Return whether a store is on this machine.
 
     Example:
-        >>> is_local("sqlite:///runs/mlflow.db"), is_local("http://127.0.0.1:5000"), is_local("http://mlflow:5000")
-        (True, True, False)
+        >>> [is_local(uri) for uri in ("sqlite:///runs/mlflow.db", "/tmp/mlruns", "http://127.0.0.1:5000", "http://[::1]")]
+        [True, True, True, True]
+        >>> is_local("http://mlflow:5000"), is_local("http://10.0.0.3:5000"), is_local("postgresql://db/mlflow")
+        (False, False, False)
     """
     return uri.startswith("sqlite:") or (urlsplit(uri).hostname or "") in _LOCAL_HOSTS
 

@@ -131,14 +131,3 @@ def test_a_model_that_cannot_be_written_is_marked_as_failed(
     (model,) = client.search_logged_models(experiment_ids=[client.get_run(run_id(config)).info.experiment_id])
     assert str(model.status) == "FAILED"
     assert client.search_model_versions("name = 'failed'") == []
-
-
-def test_other_content_is_another_version_and_takes_the_alias(
-    config: TrackingConfig, folder: Path, model: Path, tmp_path: Path
-) -> None:
-    how = Registration(alias="current", tags={"score": "1"}, serving=serving())
-    versions = [register(folder, "versioned", model, how) for _ in range(2)]
-    (model / "config.json").write_text('{"better": true}')
-    assert [*versions, register(folder, "versioned", model, how)] == ["1", "1", "2"]
-    back = download_artifacts("models:/versioned@current", dst_path=str(tmp_path / "back"))
-    assert (Path(back) / "config.json").read_text() == '{"better": true}'
