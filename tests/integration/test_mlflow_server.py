@@ -9,8 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -224,12 +222,3 @@ def test_the_guard_refuses_a_connection_of_a_training(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert "the training process tried to reach 127.0.0.1" in done.stderr
     assert "127.0.0.1" in (tmp_path / "connections.txt").read_text()
-
-
-def test_the_server_answers_only_those_that_call_it_by_an_allowed_name(tracked: Servers) -> None:
-    if not tracked.mlflow.is_up():
-        tracked.mlflow.start()
-    path = "/api/2.0/mlflow/experiments/get-by-name?experiment_name=Default"
-    assert urllib.request.urlopen(f"{tracked.uri}{path}").status == 200
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(f"http://127.0.0.1:{tracked.mlflow.port}{path}")

@@ -8,13 +8,11 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import yaml
 from datasets import Dataset, DatasetDict
 
-import smoke
 from smoke import Run, succeeded
 
 PYTHON = sys.executable
@@ -179,28 +177,6 @@ def test_the_whole_pipeline_runs_from_a_folder_of_datasets(pipeline: Path, run: 
     assert (pipeline / "artifacts/export/topics/model.safetensors").exists()
 
 
-def test_a_killed_pretraining_resumes_where_it_was(pipeline: Path, run: Run) -> None:
-    """Undisturbed, and killed twice on the way: the same weights, byte for byte, and the same curve."""
-    longer = ["pretrain.phases=[{steps: 60, max_length: 32, global_batch_size: 16}]", "pretrain.seed=5"]
-    command = [PYTHON, "pipelines/pretrain.py", *longer]
-    succeeded(run(pipeline, *command))
-    folder = max((pipeline / "runs/pretrain").iterdir(), key=lambda path: path.stat().st_mtime)
-    expected = (folder / "result/model.safetensors").read_bytes()
-    curve = losses(folder)
-    folder.rename(pipeline / "runs/undisturbed")
-
-    for _ in range(2):
-        process = subprocess.Popen(command, cwd=pipeline, env=smoke.environment(pipeline), stdout=subprocess.DEVNULL)
-        seen = newest_checkpoint(folder)
-        while newest_checkpoint(folder) <= seen and process.poll() is None:
-            time.sleep(0.05)
-        process.kill()
-        process.wait()
-    succeeded(run(pipeline, *command))
-    assert (folder / "result/model.safetensors").read_bytes() == expected
-    assert losses(folder) == curve
-
-
 def test_several_values_give_a_run_each_which_mlflow_shows_beside_each_other(pipeline: Path, run: Run) -> None:
     command = [PYTHON, "pipelines/pretrain.py", "-m", "optimizer.lr=1e-3,2e-3", "pretrain.max_steps=2"]
     succeeded(run(pipeline, *command))
@@ -214,15 +190,3 @@ def test_several_values_give_a_run_each_which_mlflow_shows_beside_each_other(pip
     assert sorted((status, value) for _, status, value in rows) == [("FINISHED", "0.001"), ("FINISHED", "0.002")]
     again = run(pipeline, *command)
     assert len(re.findall("is finished already; taking its result", again.stdout)) == 2, again.stderr
-
-
-def newest_checkpoint(folder: Path) -> int:
-    """The step of the newest checkpoint, by names alone, as files come and go while they are listed; 0 before one."""
-    return max((int(path.stem.removeprefix("step-")) for path in folder.glob("checkpoints/step-*.pt")), default=0)
-
-
-def losses(folder: Path) -> list[tuple[int, dict[str, float]]]:
-    """The logged curve without what depends on the clock."""
-    rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
-    timeless = [(row["step"], {k: v for k, v in row["metrics"].items() if not k.startswith("perf/")}) for row in rows]
-    return [row for row in timeless if row[1]]
