@@ -12,9 +12,8 @@ from bertline.sweep.config import HalvingPrunerConfig
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
 from bertline.tracking.record import NOTE_TAG, PARENT_TAG, STAGE_TAG, TRIAL_TAG, Attachment
-from bertline.tracking.sending import send
 from bertline.tracking.store import Store
-from tracking_inputs import opened, record, tracking
+from tracking_inputs import opened, record, send, tracking
 
 STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 

@@ -272,17 +272,17 @@ def ui(arguments: list[str]) -> int:
     parser.add_argument("--open", action="store_true")
     parser.add_argument("--port", type=int, default=5000)
     parsed, others = parser.parse_known_args(arguments)  # what is left is for `mlflow ui`
-    from bertline.tracking.views import ModelNames, prepared_views
+    from bertline.tracking.views import prepared_views
 
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
         config = sections_in(plain(compose("config")))
     tracking = config.tracking
-    names = ModelNames(prefix=f"{config.export.model_name}-", champion=config.export.champion_alias)
+    names = {"prefix": f"{config.export.model_name}-", "champion": config.export.champion_alias}
     if tracking.uri.startswith(("http://", "https://")):
         say(f"runs are recorded by the server at {tracking.uri}")
-        _show(prepared_views(tracking, tracking.uri.rstrip("/"), names), opened=parsed.open)
+        _show(prepared_views(tracking, tracking.uri.rstrip("/"), **names), opened=parsed.open)
         return 0
-    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}", names)
+    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}", **names)
     command = ["mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1", "--port", str(parsed.port)]
     command += ["--uvicorn-opts", "--log-level warning"]  # a line for every request would bury the addresses
     quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}

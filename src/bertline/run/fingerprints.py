@@ -46,7 +46,6 @@ _WITHOUT_MEANING = frozenset(
         "bertline.config",
         "bertline.run.stage",
         "bertline.run.provenance",
-        "bertline.run.pages",
         "bertline.run.records",
         "bertline.run.stages",
         "bertline.run.stopping",

@@ -1,4 +1,8 @@
-"""What MLflow shows of a run besides curves (name, note, source, charted metrics), and what DVC shows of a stage."""
+"""What people see of a stage besides its result: in MLflow name, note, source and figures, in DVC five figures, a page.
+
+The same inputs give the same page; it is sent to a remote server only where `tracking.log_text` allows. What the pages
+need is imported by each function: the recipe of the corpus does without torch.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,28 @@ import getpass
 import hashlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertline.config import PipelineConfig
-from bertline.evaluation.facts import read_result
+from bertline.evaluation.facts import PipelineFolders, read_result
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.formats import count, markdown_table
-from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.mappings import value_at
+from bertline.foundation.progress import say
 from bertline.pretraining.objectives.base import Objective, shown_means
 from bertline.run.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
 from bertline.run.stages import Stage
 from bertline.tasks.metrics.names import metric_name
 from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
+
+if TYPE_CHECKING:
+    from bertline.run.stage import StageRun
 
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
 _HEADLINE_PARAMS = (
@@ -92,8 +101,8 @@ def add_result(
     record.log_metrics(charted(metrics))
     # Names of labels are the user's own words.
     record.log_artifact(output / MANIFEST_NAME, contains_text=stage.per_task)
-    record.set_tags(stage_page(config, stage, name, metrics, output))
-    record.set_tags({"bertline.output_sha256": sha256_of_path(output)})
+    record.tags.update(stage_page(config, stage, name, metrics, output))
+    record.tags["bertline.output_sha256"] = sha256_of_path(output)
 
 
 def source_tags(recipe: str) -> dict[str, str]:
@@ -258,3 +267,89 @@ def _patterns(stage: str, objective: Objective) -> dict[str, str]:
         "export": {"rows": r"[^/]+/bytes"},
     }
     return patterns[stage]
+
+
+def show_corpus(stage: StageRun) -> None:
+    """Print the share of each source, and what was dropped."""
+    from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, names_of_files
+    from bertline.corpus.sources import sources_in_words
+    from bertline.corpus.storage import FORMAT_VERSION, KIND
+
+    table = read_manifest(stage.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
+    if table is not None:
+        say(f"corpus: {sources_in_words(table)}")
+    drops = read_json(stage.output / DROPS_NAME)
+    dropped = drops_in_words(drops["counts"], names_of_files(drops))
+    say(f"corpus: {dropped}; samples: {stage.output / DROPS_NAME}, and on the page that the tokenizer stage writes")
+
+
+def show_data(stage: StageRun) -> Path:
+    """Write the data page, print what it concludes of the vocabulary, and return where it stands.
+
+    Raises:
+        DataError: A vocabulary of `tokenizer.compare` cannot be read.
+    """
+    from bertline.evaluation.data_page import write_data_page
+    from bertline.evaluation.vocabulary_survey import survey_vocabulary
+    from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
+    from bertline.tokenization.counting import CorpusText
+
+    config, corpus = stage.config.tokenizer, stage.inputs["corpus"]
+    assert not isinstance(config, NoTokenizerConfig)  # then the stage was skipped
+    survey = survey_vocabulary(
+        stage.output,
+        CorpusText(corpus, stage.engine, stage.shards),
+        compare=config.compare,
+        was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
+    )
+    shutil.rmtree(stage.shards, ignore_errors=True)
+    assert stage.stage.page is not None
+    page = kept = stage.folder / Path(stage.stage.page).name
+    write_data_page(page, corpus, survey)
+    stage.record.log_artifact(page, contains_text=True)
+    if running_under_dvc():
+        kept = Path(stage.stage.page)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, kept)
+    answer = f"{survey.conclusion} " if survey.given else ""
+    say(f"tokenizer: {answer}Samples of the text, words that are cut, and other vocabularies on this text: {kept}")
+    return kept
+
+
+def show_report(stage: StageRun, metrics: Mapping[str, float], folders: PipelineFolders) -> None:
+    """Attach the report to the pipeline's run, with the headline figures and the verdicts."""
+    report = stage.output / "report.html"
+    headline, tags = pipeline_page(stage.config, metrics, folders.sweeps, report)
+    pipeline = stage.records.pipeline
+    pipeline.log_metrics(headline)
+    pipeline.tags.update(tags)
+    pipeline.log_artifact(report, contains_text=True)
+    pipeline.log_artifact(stage.output / "plots", contains_text=False)
+
+
+def register_models(stage: StageRun, folders: PipelineFolders) -> None:
+    """Register the encoder and the model of each task, unless `export.register` is false."""
+    from bertline.export.usage import is_pair
+    from bertline.inference.pyfunc import serving_of
+    from bertline.run.summary import standing_of
+    from bertline.tracking.registration import Registration
+    from bertline.tracking.sending import register
+
+    config = stage.config.export
+    if not config.register:
+        return
+    tags = {"git.commit": git_commit(), "bertline.export": stage.fingerprint}
+    if stage.config.pretrains:
+        encoder = stage.output / "encoder"
+        serving = serving_of(encoder, pair=False, dataset=None)
+        register(stage.folder, config.model_name, encoder, Registration(alias=config.alias, tags=tags, serving=serving))
+    for task, sweep in folders.sweeps.items():
+        model = stage.output / task
+        pair = is_pair(stage.config.tasks[task], sweep / "predictions.parquet")
+        registration = Registration(
+            alias=config.alias,
+            tags=tags,
+            serving=serving_of(model, pair=pair, dataset=(task, folders.tasks[task].as_posix())),
+            standing=standing_of(sweep, alias=config.champion_alias),
+        )
+        register(stage.folder, f"{config.model_name}-{task}", model, registration)

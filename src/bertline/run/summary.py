@@ -18,7 +18,7 @@ from bertline.run.provenance import git_commit
 from bertline.run.stage import without_untracked
 from bertline.run.stages import ARTIFACTS, METRICS, STAGES
 from bertline.run.unused import OF_PRETRAINING, SECTIONS_OF_PRETRAINING, is_unused
-from bertline.tracking.champions import Standing
+from bertline.tracking.registration import Standing
 
 
 def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None = None) -> PipelineFolders:

@@ -18,11 +18,10 @@ from mlflow.exceptions import MlflowException
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, sha256_of_path
 from bertline.foundation.progress import say, warn
-from bertline.tracking.champions import Standing, Verdict, challenged
 from bertline.tracking.config import TrackingConfig, masked
 from bertline.tracking.mlmodel import FORMAT, write_mlmodel
 from bertline.tracking.record import NOTE_TAG
-from bertline.tracking.serving import Registration
+from bertline.tracking.registration import Registration, Standing, Verdict, challenged
 from bertline.tracking.store import Store, dataset_inputs, metric_key
 
 _CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
@@ -182,17 +181,23 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
 
     Returns:
         The version that had the alias, or `none`, and the one that has it now, with their scores, for display.
-
-    Raises:
-        ConfigError: Tracking is disabled, the reason is empty, or the model or version does not exist. Nothing is
-            changed.
     """
     if not reason.strip():
         raise ConfigError('reason is empty; say why this version is taken, for whoever asks later: reason="..."')
     if not config.enabled:
         raise ConfigError("tracking.enabled is false, so there is no registry. Run with tracking.enabled=true.")
     client = Store(config.uri, config.experiment_name).client
-    versions = _versions(client, name, masked(config.uri))
+    quoted, uri = name.replace("'", "''"), masked(config.uri)
+    try:
+        found = client.search_model_versions(f"name = '{quoted}'")
+    except MlflowException as error:
+        raise ConfigError(f"{name} cannot be looked up in {uri}: {masked(str(error))}") from error
+    if not found:
+        raise ConfigError(
+            f"{uri} has no registered model {name!r}. Run the stage export first, or check task_name and "
+            "export.model_name."
+        )
+    versions = {str(one.version): dict(one.tags) for one in found}
     if version not in versions:
         there = ", ".join(sorted(versions, key=int))
         raise ConfigError(f"{name} has no version {version!r}; it has {there}. Nothing was changed.")
@@ -202,25 +207,6 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
         client.set_model_version_tag(name, version, tag, value)
     client.set_registered_model_alias(name, alias, version)
     return _described(before, versions), _described(version, versions)
-
-
-def _versions(client: MlflowClient, name: str, uri: str) -> dict[str, Mapping[str, str]]:
-    """Return the tags of each version.
-
-    Raises:
-        ConfigError: The model does not exist or cannot be looked up.
-    """
-    quoted = name.replace("'", "''")
-    try:
-        versions = client.search_model_versions(f"name = '{quoted}'")
-    except MlflowException as error:
-        raise ConfigError(f"{name} cannot be looked up in {uri}: {masked(str(error))}") from error
-    if not versions:
-        raise ConfigError(
-            f"{uri} has no registered model {name!r}. Run the stage export first, or check task_name and "
-            "export.model_name."
-        )
-    return {str(version.version): dict(version.tags) for version in versions}
 
 
 def _described(version: str, versions: Mapping[str, Mapping[str, str]]) -> str:

@@ -1,8 +1,8 @@
 """Sends run folders to MLflow: whatever the files have and the server lacks, each value once.
 
-The files of a run folder are the record, and there is no queue: `send` compares them with the server. It may therefore
-be called at any time and any number of times: every few seconds while a stage works (`sending`), when it ends, and
-later by a command for what a server did not take. Importing this module is cheap; MLflow is imported at the first use.
+The files of a run folder are the record, and there is no queue: they are compared with the server. A folder may
+therefore be sent any number of times: every few seconds while a stage works (`sending`), when it ends, and later by a
+command (`send_all`). Importing this module is cheap; MLflow is imported at the first use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bertline.tracking.record import (
     Table,
     read_record,
 )
-from bertline.tracking.serving import Registration
+from bertline.tracking.registration import Registration
 
 if TYPE_CHECKING:
     from bertline.tracking.store import Point, Status, Store, StoredRun
@@ -86,19 +86,11 @@ def sending(folder: Path) -> Iterator[None]:
             )
 
 
-def send(folder: Path) -> bool:
-    """Send what the server lacks of a run folder, and return whether it has everything now.
+def send_all(folders: Iterable[Path]) -> list[Path]:
+    """Send what the server lacks of run folders, and return those of which it still lacks something.
 
     A second process, or a second call, sends nothing twice; a folder that another process is sending is left to it.
-    What the server does not take is a warning.
-    """
-    return not send_all([folder])
-
-
-def send_all(folders: Iterable[Path]) -> list[Path]:
-    """Send run folders as `send` does, and return those of which a server lacks something.
-
-    A server that cannot be reached is tried once.
+    What the server does not take is a warning, and one that cannot be reached is tried once.
     """
     left: list[Path] = []
     silent: set[str] = set()

@@ -17,11 +17,10 @@ from mlflow.artifacts import download_artifacts
 import bertline
 from bertline.foundation.verdicts import Measured
 from bertline.inference import pyfunc
-from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import PIPELINE_KEY_TAG, leave_record
+from bertline.tracking.registration import Registration, Standing
 from bertline.tracking.sending import register
-from bertline.tracking.serving import Registration
 from bertline.tracking.store import Store
 from finished_tasks import finish, texts
 from serving_inputs import serving

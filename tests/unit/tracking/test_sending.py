@@ -26,11 +26,11 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking import sending as sending_module
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import PARENT_TAG, RECORD_NAME, Attachment, Table, leave_record, read_record
-from bertline.tracking.sending import register, send, send_all, sending
-from bertline.tracking.serving import Registration
+from bertline.tracking.registration import Registration
+from bertline.tracking.sending import register, send_all, sending
 from servers import wait_until
 from serving_inputs import serving
-from tracking_inputs import event, files_of, finish, opened, record, runs_of, set_state, steps_of
+from tracking_inputs import event, files_of, finish, opened, record, runs_of, send, set_state, steps_of
 
 
 def logged(folder: Path, steps: range, name: str = "metrics.jsonl", key: str = "train/loss") -> None:
@@ -56,7 +56,7 @@ def test_a_pipeline_has_one_run_with_its_stages_nested_in_it(config: TrackingCon
     assert send(folder)
     assert {run.info.status for run in runs_of(config).values()} == {"RUNNING"}
     content.stage.log_metrics({"val/mlm_loss": 1.5})
-    content.stage.set_tags({"output": "sha"})
+    content.stage.tags["output"] = "sha"
     content.pipeline.log_metrics({"val/mlm_loss": 1.5})
     finish(folder, content)
     assert send(folder)

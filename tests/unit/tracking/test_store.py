@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.sending import send
 from bertline.tracking.store import flatten
-from tracking_inputs import opened, record
+from tracking_inputs import opened, record, send
 
 
 def test_values_are_json_so_that_none_and_true_differ_from_words() -> None:

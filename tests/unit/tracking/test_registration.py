@@ -14,11 +14,10 @@ from mlflow import MlflowClient
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.verdicts import Measured
 from bertline.tracking import sending
-from bertline.tracking.champions import Standing, challenged
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import leave_record
+from bertline.tracking.registration import Registration, Standing, challenged
 from bertline.tracking.registry import promote
-from bertline.tracking.serving import Registration
 from serving_inputs import serving
 from tracking_inputs import record
 
