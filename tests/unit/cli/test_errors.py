@@ -88,7 +88,8 @@ def test_a_value_that_hydra_cannot_read_is_shown_with_its_quotes(recipe: tuple[s
         (("bertline", "configure", "optimzer.lr=1", "--save"), "Did you mean optimizer.lr?"),
         (("bertline", "configure", "pretrain.phases.0.stepz=3"), "Did you mean pretrain.phases.0.steps?"),
         (("bertline", "configure", "pretrain.phases[0].steps=3"), "follows a dot: pretrain.phases.0.steps=3"),
-        (("pipelines/pretrain.py", "pretrain.phases.steps=3"), "from 0: pretrain.phases.0.steps=3"),
+        (("pipelines/pretrain.py", "pretrain.phases.steps=3"), "Did you mean pretrain.phases.0.steps"),
+        (("pipelines/pretrain.py", "pretrain.phases.9.steps=3"), "Did you mean pretrain.phases.0.steps"),
         (("bertline", "configure", "pretrain.phases.0.steps=9", "--save"), "gives the whole list"),
     ],
 )
