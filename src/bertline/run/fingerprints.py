@@ -10,7 +10,6 @@ these modules that they use: templates and reference curves.
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import json
 import platform
@@ -71,15 +70,11 @@ _ABOVE_ROWS = tuple(f"bertline.{name}." for name in ("encoders", "finetuning", "
 
 
 def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, str]:
-    """Digest every module that a stage's result depends on.
+    """Return a digest of every module that a stage's result depends on, by its name or the path of a recipe.
 
     Args:
         source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
             loaded from.
-
-    Returns:
-        Digests by name of a module or path of a recipe, sorted. The names are included so that a person can see what
-        changed.
     """
     return _closure([stage.name, *stage.modules], source or _SOURCE, stage.name)
 
@@ -241,9 +236,6 @@ def _canonical(node: object) -> str:
     return ascii(node)
 
 
-NOT_INSTALLED = "not installed"
-
-
 def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions that a stage's result depends on under a configuration.
 
@@ -266,20 +258,15 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         listed = (package["distribution"] for package in config["python_docs"]["packages"])
         names.update(name for name in listed if name is not None)  # the standard library comes with Python
     python = ".".join(platform.python_version_tuple()[:2])
-    files = _digests_of_named(stage, config)
-    return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, **files, "python": python}
-
-
-def _digests_of_named(stage: Stage, config: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
+    versions = {name: _installed(name) for name in sorted(names, key=str.lower)}
     for key, name in _named_files(stage, config):
         path = Path(name).expanduser()
         if not path.is_file():
             raise ConfigError(
                 f"{key} names {name}, which is not a file. Give the path of a file that is there, or leave it out."
             )
-        found[name] = sha256_of_file(path)[:16]
-    return found
+        versions[name] = sha256_of_file(path)[:16]
+    return {**versions, "python": python}
 
 
 def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -313,9 +300,6 @@ def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
     """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
 
     A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
-
-    Raises:
-        DataError: A version differs; the message names both versions.
     """
     from bertline.demo.config import DocsSourceConfig
     from bertline.demo.docstrings import check_versions
@@ -325,9 +309,9 @@ def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
         check_versions(Path(stage_named("corpus").output), config.python_docs)
 
 
-@functools.cache
+@cache
 def _installed(distribution: str) -> str:
     try:
         return metadata.version(distribution).split("+")[0]
     except metadata.PackageNotFoundError:
-        return NOT_INSTALLED  # the stage that needs it reports how to install it
+        return "not installed"  # the stage that needs it reports how to install it

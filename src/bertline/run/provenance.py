@@ -51,11 +51,6 @@ def running_under_dvc() -> bool:
     return "DVC_STAGE" in os.environ
 
 
-def experiment_name() -> str | None:
-    """Return the name of the running DVC experiment, if any."""
-    return os.environ.get("DVC_EXP_NAME")
-
-
 def artifact_digest(path: Path) -> str:
     """Return the digest that DVC recorded for an artifact, else the first 36 characters of its SHA-256."""
     stages = locked_stages() if running_under_dvc() else {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
+import os
 import re
 import shutil
 import time
@@ -25,7 +26,7 @@ from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
 from bertline.pretraining.objectives.base import Objective, shown_means
-from bertline.run.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
+from bertline.run.provenance import artifact_digest, git_commit, running_under_dvc
 from bertline.run.stages import Stage
 from bertline.tasks.metrics.names import metric_name
 from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
@@ -68,7 +69,7 @@ def opening_record(
     """
     commit = git_commit()
     tags = {"git.commit": commit, **source_tags(f"pipelines/{stage.name}.py")}
-    if experiment := experiment_name():
+    if experiment := os.environ.get("DVC_EXP_NAME"):
         tags["dvc.experiment"] = experiment
     digests = {f"bertline.input_sha256.{key}": sha for key, sha in made_of["inputs"].items()}
     content = json.dumps({"config": tracked, "commit": commit}, sort_keys=True)
@@ -87,7 +88,7 @@ def opening_record(
         pipeline=RunRecord(
             key=hashlib.sha256(content.encode()).hexdigest()[:12],
             name=pipeline_name(config),
-            params=headline_params(tracked),
+            params={key: value for key in _HEADLINE_PARAMS if (value := value_at(tracked, key)) is not None},
             tags=tags,
             config=tracked,
         ),
@@ -117,12 +118,6 @@ def source_tags(recipe: str) -> dict[str, str]:
     with suppress(OSError, KeyError):  # an account without a name, as in some containers
         tags["mlflow.user"] = getpass.getuser()
     return tags
-
-
-def headline_params(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the pipeline's run by dotted key, those of its configuration that it has."""
-    params = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
-    return {key: value for key, value in params.items() if value is not None}
 
 
 def charted(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -172,13 +167,13 @@ def pipeline_page(
     scores = _loss(config, metrics)
     if not scores:  # a checkpoint was fine-tuned
         scores = [f"{task} {result['arms']['encoder']['test_mean']:.3f}" for task, result in results.items()]
-    note = []
-    if rows:  # MLflow folds all but the first lines away
-        note += ["\n".join(sentences), markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
-    note.append(
+    note = [
         f"Report: `{report.as_posix()}`, and `report.html` among the artifacts below; `config.yaml` there is the whole "
-        f"configuration. Commit {git_commit()[:10]}.",
-    )
+        f"configuration. Commit {git_commit()[:10]}."
+    ]
+    if rows:  # first: MLflow folds all but the first lines away
+        table = markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)
+        note = ["\n".join(sentences), table, *note]
     return headline, {NAME_TAG: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
 
 
@@ -249,19 +244,15 @@ def write_headline(
 
 
 def _patterns(stage: str, objective: Objective) -> dict[str, str]:
-    """Return the patterns of the keys of a stage's figures by headline name."""
+    """Return the patterns of the keys of a stage's figures by headline name; an empty one matches no key."""
     loss = f"val/{objective.judged_by}"
-    baseline = next(term.figure for term in objective.terms if term.name == objective.judged_by)
+    baseline = next(term.figure for term in objective.terms if term.name == objective.judged_by) or ""
     patterns = {
         "corpus": {"rows": "train/documents"},
         "tokenizer": {"rows": "vocab_size"},
         "examples": {"rows": r"length_\d+/train_examples"},
         "task_data": {"rows": "train_rows"},
-        "pretrain": {
-            "score": f"val/{objective.metrics[0].name}",
-            "baseline": baseline or "",  # matches no key
-            "loss": loss,
-        },
+        "pretrain": {"score": f"val/{objective.metrics[0].name}", "baseline": baseline, "loss": loss},
         "sweep": {"score": r"test/.+_mean"},
         "evaluate": {"score": r"[^/]+/encoder/.+_mean", "loss": loss},
         "export": {"rows": r"[^/]+/bytes"},
@@ -284,11 +275,7 @@ def show_corpus(stage: StageRun) -> None:
 
 
 def show_data(stage: StageRun) -> Path:
-    """Write the data page, print what it concludes of the vocabulary, and return where it stands.
-
-    Raises:
-        DataError: A vocabulary of `tokenizer.compare` cannot be read.
-    """
+    """Write the data page, print what it concludes of the vocabulary, and return where it stands."""
     from bertline.evaluation.data_page import write_data_page
     from bertline.evaluation.vocabulary_survey import survey_vocabulary
     from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig

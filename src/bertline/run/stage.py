@@ -94,7 +94,7 @@ class StageRun:
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
     outcome: Outcome = field(default_factory=Outcome)
     """What `finish` sets for the status, where the recipe does the work."""
-    opened_s: float = 0.0
+    opened_s: float
     """When the recipe opened the stage, in seconds of the monotonic clock."""
 
     @property
@@ -155,10 +155,6 @@ class StageRun:
 
         Args:
             function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
-
-        Raises:
-            BertlineError: The work failed; what was saved is resumed by the same command.
-            Stopped: A signal stopped it.
         """
         runtime, several = self.config.runtime, self.stage.on_several_devices
         try:
@@ -264,11 +260,6 @@ def open_stage(
         composed: The composed configuration, with `task_name` if the stage works on one task, and with `inputs`
             (folders by artifact name) to read instead of those in `artifacts/`; by hand only.
         places: More such folders.
-
-    Raises:
-        ConfigError: The configuration is not valid or names no known task.
-        ArtifactError: A stage before this one has not been run, or was run under another configuration.
-        MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
     opened_s = time.monotonic()
     stage, task = stage_named(name), composed.get("task_name")
@@ -276,8 +267,15 @@ def open_stage(
     if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
         drop_leftovers(Path(stage.output.format(task=task)))
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
-    run = _stage_run(stage, _task_of(stage, task, config), config, {**_named_inputs(composed), **(places or {})})
-    run = dataclasses.replace(run, opened_s=opened_s)
+    task = _task_of(stage, task, config)
+    inputs = _inputs_of(stage, task, config, {**_named_inputs(composed), **(places or {})})
+    made_of = {
+        "sections": tracked_sections(stage, task, config),
+        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
+        "code": code_fingerprint(stage),
+        "versions": stage_versions(stage, task, to_mapping(config)),
+    }
+    run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
     leave_record(run.folder, run.records)
     with (
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
@@ -371,18 +369,6 @@ def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | No
             + how_to_register(task)
         )
     return task
-
-
-def _stage_run(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> StageRun:
-    """Return a stage under a configuration and with its present inputs, before it is opened."""
-    inputs = _inputs_of(stage, task, config, places)
-    made_of = {
-        "sections": tracked_sections(stage, task, config),
-        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
-        "code": code_fingerprint(stage),
-        "versions": stage_versions(stage, task, to_mapping(config)),
-    }
-    return StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of)
 
 
 def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
