@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from bertline.cli.composition import composing, sections_in
 from bertline.cli.overrides import LOCAL
 from bertline.config import PipelineConfig
@@ -21,7 +19,6 @@ from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
 from bertline.planning import (
     GPUS,
-    THIS_MACHINE,
     Forecast,
     PlanConfig,
     TextSize,
@@ -34,6 +31,7 @@ from bertline.planning import (
     this_machine,
     vocab_size,
 )
+from bertline.run.provenance import locked_stages
 
 RECORDS = Path("benchmarks/results")
 
@@ -65,7 +63,8 @@ def plan(composed: dict[str, Any]) -> None:
     content: dict[str, Any] = {"asked": composed["plan"], "precision": training.device.precision, **asdict(outlook)}
     content |= {name: outlook.total(name) for name in ("steps", "tokens", "targets", "flops", "hours")}
     content |= {"epochs": outlook.epochs, "memory_bytes": outlook.fullest.memory.total, "fits": outlook.fits}
-    content |= {} if asked.price_per_hour is None else {"money": outlook.money(asked.price_per_hour)[0]}
+    if asked.price_per_hour is not None:
+        content["money"] = outlook.money(asked.price_per_hour)[0]
     write_json(path, content)
     say(f"{page(outlook, training, asked.price_per_hour)}\n\n{path}")
 
@@ -75,17 +74,10 @@ def forecast_of(config: PipelineConfig, asked: PlanConfig) -> tuple[Training, Fo
     if config.corpus.kind == "none" or config.tokenizer.kind == "none":
         raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
     precision = config.pretrain.precision
-    if asked.device == THIS_MACHINE:
-        hardware = this_machine(precision, num_threads=config.runtime.num_threads)
-    else:
-        hardware = GPUS[asked.device]
-    lock = Path("dvc.lock")
-    made_with: Any = OmegaConf.to_container(OmegaConf.load(lock)) if lock.exists() else {}
-    changed = changed_sections(made_with, to_mapping(config))
-    if asked.corpus_tokens is None:
-        text = text_size(config.corpus, changed)
-    else:
-        text = TextSize(tokens=asked.corpus_tokens, basis="plan.corpus_tokens")
+    hardware = GPUS.get(asked.device) or this_machine(precision, num_threads=config.runtime.num_threads)
+    changed = changed_sections(locked_stages(), to_mapping(config))
+    given = TextSize(asked.corpus_tokens, "plan.corpus_tokens")
+    text = text_size(config.corpus, changed) if asked.corpus_tokens is None else given
     training = Training(config, vocab_size(config.tokenizer, changed), hardware.attention_device(precision))
     records = read_records(RECORDS)
     return training, forecast(training, hardware, text, num_devices=asked.num_devices, records=records)

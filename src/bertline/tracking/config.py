@@ -123,6 +123,11 @@ def masked(text: str) -> str:
     return text
 
 
+def first_line(error: object) -> str:
+    """Return what an error says first, masked; the name of its type if it says nothing."""
+    return masked(str(error)).strip().partition("\n")[0].partition(" (Caused by")[0][:300] or type(error).__name__
+
+
 def has_credentials(uri: str) -> bool:
     """Return whether an address has a user name or password before its host, or a secret in its query.
 

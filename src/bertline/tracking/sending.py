@@ -21,7 +21,7 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_path, size_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
-from bertline.tracking.config import TrackingConfig, database_file, is_local, masked
+from bertline.tracking.config import TrackingConfig, database_file, first_line, is_local, masked
 from bertline.tracking.record import (
     NOTE_TAG,
     PARENT_TAG,
@@ -100,7 +100,7 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
             if read_record(folder).tracking.uri in silent or not sender.send():
                 left.append(folder)
         except Exception as error:
-            warn(f"{folder} was not sent: {_first_line(error)}")
+            warn(f"{folder} was not sent: {first_line(error)}")
             left.append(folder)
             if not isinstance(error, BertlineError | ValueError | TypeError | LookupError):  # of this folder alone
                 silent.add(sender.uri)
@@ -126,7 +126,7 @@ def register(folder: Path, name: str, model: Path, registration: Registration) -
         store = _store(record.tracking)
         return register_folder(store, _pipeline_run(store, record).id, name, model, registration)
     except Exception as error:
-        warn(f"{name} was not registered: {_first_line(error)}")
+        warn(f"{name} was not registered: {first_line(error)}")
         return None
 
 
@@ -152,8 +152,8 @@ def _send_until(ended: threading.Event, sender: _Sender) -> None:
                 sender.send()
             except Exception as error:
                 if sender.problem is None:
-                    say(f"{sender.target} takes no records now ({_first_line(error)}). The work continues.")
-                sender.problem = _first_line(error)
+                    say(f"{sender.target} takes no records now ({first_line(error)}). The work continues.")
+                sender.problem = first_line(error)
                 pause_s = min(max(2 * pause_s, _EVERY_S), _LONGEST_PAUSE_S)
             else:
                 if sender.problem is not None:
@@ -332,7 +332,7 @@ class _Sender:
         except Exception as error:
             if not refused(error):
                 raise
-            warn(f"{self.target} refused {part} of {self.folder}: {_first_line(error)}")
+            warn(f"{self.target} refused {part} of {self.folder}: {first_line(error)}")
             self._refused.add(part)
 
     def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
@@ -416,8 +416,3 @@ def _pipeline_run(store: Store, record: Record) -> StoredRun:
 
 def _sha256(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0].split(" (Caused by")[0]
-    return masked(text[:200]) or type(error).__name__
