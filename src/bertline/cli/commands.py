@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -192,15 +192,12 @@ def curve(composed: dict[str, Any]) -> None:
     from bertline.evaluation.reference import reference_of_run, write_reference
     from bertline.run.provenance import git_commit
 
-    commit, path = composed["commit"] or git_commit(), _REFERENCE_CURVES / f"{composed['name']}.json"
-    run = of_caller(composed["run"])
-    content = reference_of_run(run, name=composed["name"], device=composed["device"], commit=commit)
+    name, run, commit = composed["name"], of_caller(composed["run"]), composed["commit"] or git_commit()
+    path = Path("src/bertline/evaluation/reference_curves", f"{name}.json")
+    content = reference_of_run(run, name=name, device=composed["device"], commit=commit)
     write_reference(path, content)
     last = {key: points[-1][1] for key, points in content["curves"].items() if points}
     say(f"{path}: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
-
-
-_REFERENCE_CURVES = Path("src/bertline/evaluation/reference_curves")
 
 
 def try_blanks(arguments: list[str]) -> None:
@@ -223,7 +220,9 @@ def try_blanks(arguments: list[str]) -> None:
     model = bertline.load(str(name))
     say(f"model: {name}")
     with suppress(EOFError):  # Ctrl-D
-        for sentence in parsed.sentences or _typed():
+        if not parsed.sentences:
+            say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
+        for sentence in parsed.sentences or iter(lambda: input("> ").strip(), ""):
             try:
                 say(filled(model, sentence, num_guesses=parsed.guesses))
             except BertlineError as error:
@@ -249,13 +248,6 @@ def newest_model() -> Path:
             "bertline try --model FOLDER_OR_NAME"
         )
     return candidates[0]
-
-
-def _typed() -> Iterator[str]:
-    """Yield sentences from the keyboard until an empty line."""
-    say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
-    while sentence := input("> ").strip():
-        yield sentence
 
 
 def ui(arguments: list[str]) -> int:

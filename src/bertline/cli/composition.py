@@ -170,7 +170,7 @@ def run_composed(
     arguments = quoted_where_needed(arguments)
     sys.argv[1:] = arguments  # Hydra reads its arguments there
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
-    with _explaining(arguments, config, ignored):
+    with explaining(arguments, config, ignored):
         if running_under_dvc():  # Hydra would print a traceback
             loaded(Path("params.yaml"))
         hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(with_plain_errors)()
@@ -182,7 +182,7 @@ def composed_in_python(config: str, overrides: Sequence[str], ignored: Collectio
     state = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(conf_folder()), version_base="1.3"), _explaining(overrides, config, ignored):
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"), explaining(overrides, config, ignored):
             content = compose(config, list(overrides), return_hydra_config=True)
             HydraConfig.instance().set_config(content)
             refuse_unread(overrides, config, ignored)
@@ -192,9 +192,12 @@ def composed_in_python(config: str, overrides: Sequence[str], ignored: Collectio
 
 
 @contextmanager
-def _explaining(overrides: Sequence[str], config: str, ignored: Collection[str]) -> Iterator[None]:
+def explaining(overrides: Sequence[str], config: str = "config", ignored: Collection[str] = ()) -> Iterator[None]:
+    """Turn what Hydra raises when the block composes into a ConfigError that says what was meant."""
     try:
         yield
+    except yaml.YAMLError as error:
+        raise ConfigError(unreadable_yaml(error, str(conf_folder()))) from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         explanation = explain_failed_composition(error, overrides, config, ignored)
         if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):

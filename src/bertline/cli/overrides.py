@@ -113,8 +113,8 @@ def _is_path(value: str) -> bool:
 
 
 def with_saved_choices(message: str) -> str:
-    """Return a message with the saved choices that it is about, and the command that unsets them."""
-    if not LOCAL.exists():
+    """Return a message with the saved choices that it is about, unless it has them, and the command to unset them."""
+    if not LOCAL.exists() or str(LOCAL) in message:
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
     # Another option of a group may not have the section that was saved for the one before.

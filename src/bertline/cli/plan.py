@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +11,7 @@ from bertline.cli.composition import composing, sections_in
 from bertline.cli.overrides import LOCAL
 from bertline.config import PipelineConfig
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import read_json, sha256_of_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
@@ -58,8 +56,7 @@ def plan(composed: dict[str, Any]) -> None:
         )
     training, outlook = forecast_of(config, asked)
     # The same question writes the same file.
-    fingerprint = hashlib.sha256(json.dumps(composed, sort_keys=True).encode()).hexdigest()[:12]
-    path = Path(config.runtime.runs_folder) / "plan" / fingerprint / "plan.json"
+    path = Path(config.runtime.runs_folder) / "plan" / sha256_of_json(composed)[:12] / "plan.json"
     content: dict[str, Any] = {"asked": composed["plan"], "precision": training.device.precision, **asdict(outlook)}
     content |= {name: outlook.total(name) for name in ("steps", "tokens", "targets", "flops", "hours")}
     content |= {"epochs": outlook.epochs, "memory_bytes": outlook.fullest.memory.total, "fits": outlook.fits}

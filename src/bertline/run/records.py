@@ -7,8 +7,6 @@ need is imported by each function: the recipe of the corpus does without torch.
 from __future__ import annotations
 
 import getpass
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertline.config import PipelineConfig
 from bertline.evaluation.facts import PipelineFolders, read_result
-from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.files import read_json, sha256_of_json, sha256_of_path, write_json
 from bertline.foundation.formats import count, markdown_table
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.mappings import value_at
@@ -72,7 +70,6 @@ def opening_record(
     if experiment := os.environ.get("DVC_EXP_NAME"):
         tags["dvc.experiment"] = experiment
     digests = {f"bertline.input_sha256.{key}": sha for key, sha in made_of["inputs"].items()}
-    content = json.dumps({"config": tracked, "commit": commit}, sort_keys=True)
     return Record(
         tracking=config.tracking,
         opened_s=time.time(),
@@ -86,7 +83,7 @@ def opening_record(
             tables=list(stage.tables),
         ),
         pipeline=RunRecord(
-            key=hashlib.sha256(content.encode()).hexdigest()[:12],
+            key=sha256_of_json({"config": tracked, "commit": commit})[:12],
             name=pipeline_name(config),
             params={key: value for key in _HEADLINE_PARAMS if (value := value_at(tracked, key)) is not None},
             tags=tags,

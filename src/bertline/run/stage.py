@@ -12,8 +12,6 @@ The work runs in the recipe's own process. Under DVC the result goes to `artifac
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import pkgutil
 import shutil
@@ -33,6 +31,7 @@ from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,
     folder_written_atomically,
+    sha256_of_json,
     tidy_partial,
     write_atomically,
     write_json,
@@ -45,7 +44,6 @@ from bertline.run.fingerprints import code_fingerprint, reader_fingerprint, stag
 from bertline.run.folder import (
     CONFIG_NAME,
     RESULT_NAME,
-    Outcome,
     Status,
     finished_status,
     held,
@@ -92,8 +90,8 @@ class StageRun:
     """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
-    outcome: Outcome = field(default_factory=Outcome)
-    """What `finish` sets for the status, where the recipe does the work."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """Those of the status, which `finish` adds where the recipe does the work."""
     opened_s: float
     """When the recipe opened the stage, in seconds of the monotonic clock."""
 
@@ -105,7 +103,7 @@ class StageRun:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of `made_of`."""
-        return hashlib.sha256(json.dumps(self.made_of, sort_keys=True).encode()).hexdigest()[:12]
+        return sha256_of_json(self.made_of)[:12]
 
     @property
     def folder(self) -> Path:
@@ -192,7 +190,7 @@ class StageRun:
     def finish(self, metrics: Mapping[str, float]) -> None:
         """Record the headline figures and print where the result is."""
         self._refuse_changes()
-        self.outcome.metrics = metrics
+        self.figures |= metrics
         target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
         write_json(target, dict(metrics))
         kept = self.folder / "headline.json"
@@ -286,7 +284,7 @@ def open_stage(
             return
         with held(run.folder):
             run.freeze()
-            with recorded(run.folder, config) as run.outcome:
+            with recorded(run.folder, config) as run.figures:
                 yield run
 
 
@@ -301,12 +299,12 @@ def do_work(folder: Path, function: str) -> dict[str, float]:
     """Do the work of a run folder whose lock this process holds; return its headline figures."""
     frozen, config = read_frozen(folder)
     stage = stage_named(frozen["stage"])
-    with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as outcome:
+    with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
         refuse_other_inputs(changed_inputs(frozen), folder)
-        outcome.metrics = imported(function)(work_of(frozen, config, folder))
+        figures |= imported(function)(work_of(frozen, config, folder))
         refuse_other_inputs(changed_inputs(frozen), folder)
         write_provenance(folder / RESULT_NAME, frozen, config.runtime)
-    return dict(outcome.metrics)
+    return figures
 
 
 def refuse_other_inputs(paths: list[str], folder: Path) -> None:

@@ -8,7 +8,6 @@ command (`send_all`). Importing this module is cheap; MLflow is imported at the 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import threading
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_path, size_of_path
+from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path, size_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
 from bertline.tracking.config import TrackingConfig, database_file, first_line, is_local, masked
@@ -296,7 +295,7 @@ class _Sender:
         self._attempt("inputs", run.log_inputs, content.inputs)
         if content.config is not None:
             config = content.config if own_text else without_text(content.config)
-            self._attempt("config.yaml", run.attach_config, config, _sha256(config))
+            self._attempt("config.yaml", run.attach_config, config, sha256_of_json(config))
 
     def _send_files(self, run: StoredRun, content: RunRecord, *, own_text: bool, finished: bool) -> None:
         for one in content.files:
@@ -395,7 +394,7 @@ class _Sender:
             with suppress(FileNotFoundError):
                 status = file.stat()
                 states.append([file.name, status.st_size, status.st_mtime_ns])
-        return _sha256(states)
+        return sha256_of_json(states)
 
     def _notice(self, message: str) -> None:
         if message not in self._notices:
@@ -412,7 +411,3 @@ def _store(tracking: TrackingConfig) -> Store:
 def _pipeline_run(store: Store, record: Record) -> StoredRun:
     key, name = record.pipeline.key, record.pipeline.name
     return store.find_or_create_run({PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=record.opened_s)
-
-
-def _sha256(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
