@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 
 import optuna
-import pytest
 from optuna.storages import RDBStorage
-from optuna.trial import TrialState
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -32,15 +30,3 @@ def test_optimize_takes_the_waiting_trials_in_order_and_gives_signs_of_life(tmp_
     study.optimize(objective, n_trials=1)
     study.optimize(objective, n_trials=1)
     assert [(trial.value, trial.user_attrs) for trial in study.trials] == [(x, {"slot": x}) for x in (0.25, 0.75)]
-
-
-def test_an_interrupt_or_a_score_that_is_no_number_fails_the_trial() -> None:
-    study = optuna.create_study()
-
-    def interrupted(trial: optuna.Trial) -> float:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        study.optimize(interrupted, n_trials=1)
-    study.optimize(lambda trial: float("nan"), n_trials=1)
-    assert [trial.state for trial in study.trials] == [TrialState.FAIL] * 2

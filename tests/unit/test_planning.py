@@ -280,15 +280,6 @@ def test_the_size_rule_says_what_fits_and_how() -> None:
     assert "not even one sequence" in planning.size_rule(planning.forecast(of, nothing, UNKNOWN_TEXT, 1))
 
 
-def test_the_page_fits_a_hundred_columns() -> None:
-    of = training("large", *PAPER, *PAPER)
-    shown = planning.page(plan(of, "b200", text=tokens(3.3e12), num_devices=64), of, 2.5)
-    assert max(map(len, shown.splitlines())) <= 100
-    assert re.findall(r"^(\w+)", shown, flags=re.MULTILINE) == (
-        ["On", "model", "text", "phase", "1", "2", "3", "4", "all", "Tokens", "time", "money", "memory", "data", "size"]
-    )
-
-
 # As `torch.cuda.get_device_name` says them.
 NAMES = {
     "Tesla T4": {"t4"}, "Tesla V100-SXM2-16GB": {"v100", "v100_32gb"}, "NVIDIA A10": {"a10"}, "NVIDIA A10G": {"a10g"},
