@@ -177,6 +177,11 @@ def test_inputs_that_change_during_the_work_make_its_result_worthless(
     assert "artifacts/examples" in error and "has changed or is gone" in error
 
 
+def refused(stage: str, mapping: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message), open_stage(stage, mapping):
+        pass
+
+
 def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_folder_is_read(
     project: Path, composed: Callable[..., dict[str, Any]]
 ) -> None:
@@ -184,11 +189,7 @@ def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_fol
     mapping["tracking"]["enabled"] = False
     lock = {"stages": {"examples": {"params": {"params.yaml": {"examples": {**mapping["examples"], "seed": 77}}}}}}
     Path("dvc.lock").write_text(yaml.safe_dump(lock))
-    with (
-        pytest.raises(ArtifactError, match=r"examples\.seed \(77 there, .* here\).*inputs\.examples=FOLDER"),
-        open_stage("pretrain", mapping),
-    ):
-        pass
+    refused("pretrain", mapping, r"examples\.seed \(77 there, .* here\).*inputs\.examples=FOLDER")
     other = project / "other"
     write_json(other / "manifest.json", {"of": "others"})
     with open_stage("pretrain", {**mapping, "inputs": {"examples": str(other)}}) as stage:
@@ -197,11 +198,7 @@ def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_fol
     write_json(other / "manifest.json", {"of": "more"})
     with open_stage("pretrain", {**mapping, "inputs": {"examples": str(other)}}) as stage:
         assert stage.fingerprint != first
-    with (
-        pytest.raises(ArtifactError, match="inputs.examples is nowhere"),
-        open_stage("pretrain", {**mapping, "inputs": {"examples": "nowhere"}}),
-    ):
-        pass
+    refused("pretrain", {**mapping, "inputs": {"examples": "nowhere"}}, "inputs.examples is nowhere")
 
 
 def test_by_hand_an_artifact_that_dvc_made_is_read(project: Path, composed: Callable[..., dict[str, Any]]) -> None:
@@ -209,23 +206,16 @@ def test_by_hand_an_artifact_that_dvc_made_is_read(project: Path, composed: Call
     mapping["tracking"]["enabled"] = False
     for name in ("pretrain", "tasks/docs_library"):
         write_json(project / "artifacts" / name / "manifest.json", {"of": name})
-    made_under = {
-        "pretrain": {key: mapping[key] for key in ("model", "objective", "optimizer", "schedule", "pretrain")},
-        "task_data@docs_library": {
-            "tasks.docs_library": mapping["tasks"]["docs_library"],
-            "python_docs": mapping["python_docs"],
-        },
-    }
+    pretrained = {key: mapping[key] for key in ("model", "objective", "optimizer", "schedule", "pretrain")}
+    rows = {"tasks.docs_library": mapping["tasks"]["docs_library"], "python_docs": mapping["python_docs"]}
+    made_under = {"pretrain": pretrained, "task_data@docs_library": rows}
     assert "family" not in mapping["model"]  # a default that no YAML names
     stages = {name: {"params": {"params.yaml": sections}} for name, sections in made_under.items()}
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages}))
     with open_stage("sweep", mapping) as stage:
         assert stage.inputs["pretrain"] == Path("artifacts/pretrain")
-    with (
-        pytest.raises(ArtifactError, match=r"model\.num_hidden_layers \(2 there, 3 here\)"),
-        open_stage("sweep", {**mapping, "model": {**mapping["model"], "num_hidden_layers": 3}}),
-    ):
-        pass
+    deeper = {**mapping, "model": {**mapping["model"], "num_hidden_layers": 3}}
+    refused("sweep", deeper, r"model\.num_hidden_layers \(2 there, 3 here\)")
 
 
 def test_sections_without_runtime_and_tracking_make_the_fingerprint(
