@@ -344,17 +344,15 @@ def rate_of(training: Training, length: int, hardware: Hardware, records: Record
         has_other_dropout = (record["dropout"] > 0) != (model.hidden_dropout_prob > 0)
         return length_ratio, round(model_ratio, 1), has_other_dropout
 
-    near = [
+    of_hardware = (
         record
         for record in records
         if record["precision"] == precision
         and re.search(hardware.pattern, record["device"])
         and hardware.num_threads in (None, record["threads"])
-        and distance(record)[0] <= 4
-        and distance(record)[1] <= 3
-    ]
-    if near:
-        record = min(near, key=distance)
+    )
+    near = (record for record in of_hardware if distance(record)[0] <= 4 and distance(record)[1] <= 3)
+    if (record := min(near, key=distance, default=None)) is not None:
         flops_per_s = record["tokens_per_s"] * record["flops_per_token"]
         if distance(record) == (1, 1, False):
             return Rate(flops_per_s, 0.9, 1.1, f"measured: {record['file']}")

@@ -150,12 +150,6 @@ def share(arguments: list[str]) -> None:
     """
     if len(arguments) > 1:
         raise ConfigError(f"{' '.join(arguments)}: name one remote, or none for the default one")
-    num_entries, num_new_files = send_run_cache(Path.cwd(), *arguments)
-    say(f"the remote has {num_entries} runs of stages ({num_new_files} files were new)")
-
-
-def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
-    """Send the whole entries of the run cache to a remote (None: the default); return how many, and new files there."""
     from dvc.exceptions import DvcException  # after bertline, which turns its reports off
     from dvc.lock import LockError
     from dvc.repo import Repo
@@ -163,7 +157,7 @@ def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
     from bertline.cli.dvc_lock_hint import dvc_lock_hint
 
     try:
-        with Repo(str(root)) as repo:
+        with Repo() as repo:
             runs, here = Path(repo.stage_cache.cache_dir), repo.cache.local
             wanted: set[Any] = set()
             num_entries = 0
@@ -173,14 +167,14 @@ def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
                 # `dvc gc` deletes objects and leaves the entries that need them.
                 if objects and all(here.exists(one.value) for one in objects):
                     wanted, num_entries = wanted | objects, num_entries + 1
-            sent = repo.cloud.push(wanted, remote=remote)
+            sent = repo.cloud.push(wanted, remote=arguments[0] if arguments else None)
     except LockError as error:
-        raise MachineError(dvc_lock_hint(root) or str(error)) from error
+        raise MachineError(dvc_lock_hint(Path.cwd()) or str(error)) from error
     except DvcException as error:
         raise MachineError(f"{error}. `dvc remote list` shows the remotes that can be named") from error
     if sent.failed:
         raise MachineError(f"{len(sent.failed)} of {len(wanted)} objects were not sent; run the same command again")
-    return num_entries, len(sent.transferred)
+    say(f"the remote has {num_entries} runs of stages ({len(sent.transferred)} files were new)")
 
 
 @composing("reference_curve")

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,9 @@ from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokeni
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
 
-AUTO = "auto"
 _DOCSTRINGS = (64, 64)
 _NOT_AT_HAND = (128, 512)
 """Those of the paper, for text on a hub."""
-
-
-@dataclass(frozen=True)
-class _Corpus:
-    corpus: CorpusConfig | NoCorpusConfig
 
 
 def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +39,7 @@ def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
     The shortest length of `pretrain.phases` becomes the short one that suits the text, all others the long one; their
     steps and batches stay. The beginning of the text is read for it, so the same text gives the same lengths.
     """
-    if mapping.get("examples", {}).get("lengths") != AUTO:
+    if mapping.get("examples", {}).get("lengths") != "auto":
         return mapping
     phases = mapping["pretrain"]["phases"]
     shortest = min((phase["max_length"] for phase in phases), default=None)
@@ -62,7 +55,8 @@ def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
-    corpus: Any = validate(_Corpus, {"corpus": json.loads(composed)}).corpus
+    kinds: Any = CorpusConfig | NoCorpusConfig
+    corpus: Any = validate(kinds, json.loads(composed), where="corpus")
     if corpus.kind == "none":
         raise ConfigError("examples.lengths is auto, but there is no corpus (corpus.kind is none). Set it to [].")
     sentences = getattr(corpus, "sentences", None)

@@ -79,13 +79,8 @@ def main() -> NoReturn:
     if name == "complete":
         print("\n".join(completions(*arguments)))
         sys.exit()
-    texts = {
-        "--help": _help,
-        "-h": _help,
-        "help": _help,
-        "--version": lambda: f"bertline {bertline.__version__}",
-        "completion": lambda: COMPLETION,
-    }
+    texts = dict.fromkeys(("--help", "-h", "help"), _help)
+    texts |= {"--version": lambda: f"bertline {bertline.__version__}", "completion": lambda: COMPLETION}
     if name in texts:
         print(texts[name]())
         sys.exit()

@@ -13,7 +13,7 @@ import ast
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -124,7 +124,7 @@ def _read(text: str, stage: str | None) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(text)
     if stage is not None:
         _keep_used(tree, stage)
-    return syntax_digest(tree), tuple(_imports(_statements(tree)))
+    return syntax_digest(tree), tuple(_imports(tree))
 
 
 def _keep_used(tree: ast.Module, stage: str) -> None:
@@ -174,22 +174,13 @@ def _defined(statement: ast.stmt) -> set[str]:
     return set()
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements that run, without the expressions in them, which are most of a tree."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            waiting.extend(node.orelse)
-            continue
-        yield node
-        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
-            waiting.extend(getattr(node, name, ()))
-
-
-def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names of all imported modules; those outside bertline and the recipes have no path and are skipped."""
-    for node in nodes:
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of all modules that are imported, but not for types alone; what has no path is skipped later."""
+    checks = (
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+    )
+    for_types = {inner for check in checks for part in check.body for inner in ast.walk(part)}
+    for node in {*ast.walk(tree)} - for_types:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -36,10 +36,11 @@ from bertline.foundation.files import (
     write_atomically,
     write_json,
 )
-from bertline.foundation.mappings import ABSENT, differences, value_at
+from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.validation import to_mapping
+from bertline.foundation.work import Work
 from bertline.run.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
 from bertline.run.folder import (
     CONFIG_NAME,
@@ -213,10 +214,7 @@ class StageRun:
         if not running_under_dvc():
             return  # the frozen configuration is the record
         changed = changed_sections(self.stage, self.task_name, self.made_of["sections"])
-        present = {key: path for key, path in self.inputs.items() if path.exists()}
-        digests = digests_of(present, Path(self.config.runtime.runs_folder))
-        now = {key: digests.get(key, ABSENT) for key in self.inputs}
-        changed += [self.inputs[key].as_posix() for key in differences(self.made_of["inputs"], now)]
+        changed += changed_inputs(self.made_of["inputs"], self.inputs, Path(self.config.runtime.runs_folder))
         if not changed:
             return
         if not (self.folder / RESULT_NAME).exists():  # DVC deletes the outputs of a stage before it runs it again
@@ -298,21 +296,22 @@ def imported(function: str) -> Callable[..., Any]:
 def do_work(folder: Path, function: str) -> dict[str, float]:
     """Do the work of a run folder whose lock this process holds; return its headline figures."""
     frozen, config = read_frozen(folder)
-    stage = stage_named(frozen["stage"])
+    stage, work = stage_named(frozen["stage"]), work_of(frozen, config, folder)
     with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
-        refuse_other_inputs(changed_inputs(frozen), folder)
-        figures |= imported(function)(work_of(frozen, config, folder))
-        refuse_other_inputs(changed_inputs(frozen), folder)
+        _refuse_other_inputs(frozen, work)
+        figures |= imported(function)(work)
+        _refuse_other_inputs(frozen, work)
         write_provenance(folder / RESULT_NAME, frozen, config.runtime)
     return figures
 
 
-def refuse_other_inputs(paths: list[str], folder: Path) -> None:
+def _refuse_other_inputs(frozen: Mapping[str, Any], work: Work) -> None:
     """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new."""
-    if paths:
+    runs = Path(work.config.runtime.runs_folder)
+    if paths := changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
         raise ArtifactError(
-            f"what {folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command again: it "
-            "opens a run for what is there now"
+            f"what {work.folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command "
+            "again: it opens a run for what is there now"
         )
 
 

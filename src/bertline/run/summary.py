@@ -8,7 +8,6 @@ from typing import Any
 
 from bertline.config import PipelineConfig
 from bertline.evaluation.facts import PipelineFolders
-from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.validation import to_mapping
@@ -74,16 +73,13 @@ def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
 
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
     """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display."""
-    path = sweep_folder / "standing.json"
-    if not path.exists():
-        raise ArtifactError(f"{path} is missing; the sweep was run by an older bertline. Run it again (dvc repro).")
     result = read_json(sweep_folder / "result.json")
     arm = result["arms"]["encoder"]
     return Standing(
         alias=alias,
         data_hash=result["data_hash"],
         metric=result["metric"],
-        dev=Measured.from_json(read_json(path)),
+        dev=Measured.from_json(read_json(sweep_folder / "standing.json")),
         test_score=arm["test_mean"],
         test_std=arm["test_std"],
     )

@@ -100,15 +100,6 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
 
     Args:
         champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
-
-    Example:
-        >>> import numpy as np
-        >>> dev = Measured(scores=np.array([0.81]), blocks=np.array([[0.80, 0.82]]), repeatable=False)
-        >>> new = Standing(
-        ...     alias="champion", data_hash="d", metric="accuracy", dev=dev, test_score=0.8, test_std=None
-        ... )
-        >>> challenged(new, None)
-        Verdict(wins=True, reason='is the first champion (accuracy on dev 0.8100; on test 0.8000)')
     """
     shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {with_spread(new.test_score, new.test_std, digits=4)}"
     if champion is None:

@@ -61,7 +61,9 @@ def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]
         if (version := model.aliases.get(champion)) is not None:
             title = f"best model of {model.name.removeprefix(prefix)}"
             yield title, f"models/{model.name}/versions/{version}?{_query(_WORKFLOW)}"
-    for name, sweep in _newest_sweeps(runs).items():
+    staged = [(run.data.tags.get(STAGE_TAG, ""), run.info.run_id) for run in reversed(runs)]
+    newest_sweeps = {name: sweep for name, sweep in staged if name.startswith("sweep@")}
+    for name, sweep in sorted(newest_sweeps.items()):
         trials = [run for run in runs if run.data.tags.get(PARENT_TAG) == sweep and TRIAL_TAG in run.data.tags]
         scored = [run for run in trials if run.data.metrics]
         encoder_trials = [run.info.run_id for run in scored if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
@@ -84,15 +86,6 @@ def _reported(store: Store, newest_first: list[Any]) -> str | None:
         if REPORT in {file.path for file in store.client.list_artifacts(pipeline)}:
             return str(pipeline)
     return None
-
-
-def _newest_sweeps(newest_first: list[Any]) -> dict[str, str]:
-    """Return the newest run of the sweep of each task, by the stage's name."""
-    sweeps: dict[str, str] = {}
-    for run in newest_first:
-        if (name := run.data.tags.get(STAGE_TAG, "")).startswith("sweep@"):
-            sweeps.setdefault(name, run.info.run_id)
-    return dict(sorted(sweeps.items()))
 
 
 def _runs(ids: list[str], experiment: str) -> str:

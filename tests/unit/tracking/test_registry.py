@@ -17,6 +17,7 @@ from mlflow.artifacts import download_artifacts
 import bertline
 from bertline.foundation.verdicts import Measured
 from bertline.inference import pyfunc
+from bertline.tracking import registry
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import PIPELINE_KEY_TAG, leave_record
 from bertline.tracking.registration import Registration, Standing
@@ -108,14 +109,11 @@ def test_the_card_is_the_description_and_scores_are_linked_to_rows_and_run(
     assert [given.dataset.name for given in run.inputs.dataset_inputs] == ["reviews"]
 
 
-def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(
-    config: TrackingConfig, folder: Path, model: Path
-) -> None:
+def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(model: Path) -> None:
     # The heading ends just before the limit.
     parts = ["# A model", *(f"Paragraph {'x' * 90} end." for _ in range(46)), "## Limits", "y" * 500]
     (model / "README.md").write_text("\n\n".join(parts))
-    register(folder, "long-card", model, Registration(alias="current", tags={}, serving=serving()))
-    description = MlflowClient(config.uri).get_model_version_by_alias("long-card", "current").description
+    description = registry._description_of(model)
     assert 4_000 < len(description) <= 5_000
     assert description.endswith("end.\n\n(The whole card is `README.md` among the files.)")
 
