@@ -29,7 +29,7 @@ from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import NoTokenizerConfig, TokenizerConfig
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from bertline.tracking.secrets import refuse_secrets
-from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
+from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.optimizers import OptimizerConfig
 
 
@@ -169,19 +169,13 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
             )
     # pretrain.max_steps is not checked: a quick trial may end during its warmup.
     num_steps = sum(phase.steps for phase in config.pretrain.phases)
-    if config.schedule.num_warmup_steps > num_steps:
+    warmup, decay = config.schedule.num_warmup_steps, getattr(config.schedule, "num_decay_steps", None) or 0
+    if warmup + decay > num_steps:
+        and_decay = f" and schedule.num_decay_steps {decay}, together" if decay else ","
         yield (
-            f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the {num_steps} steps of "
-            "pretrain.phases. Warm up for less or train for longer."
+            f"schedule.num_warmup_steps is {warmup}{and_decay} more than the {num_steps} steps of pretrain.phases. "
+            f"Warm up{' or decay' if decay else ''} for less, or train for longer."
         )
-    elif isinstance(config.schedule, WarmupStableDecayScheduleConfig):
-        warmup, decay = config.schedule.num_warmup_steps, config.schedule.num_decay_steps
-        if decay is not None and warmup + decay > num_steps:
-            yield (
-                f"schedule.num_warmup_steps is {warmup} and schedule.num_decay_steps {decay}, together more than the "
-                f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, "
-                "which is a fifth of them; warm up for less; or train for longer."
-            )
     if config.pretrain.start_from is not None and config.tokenizer.kind in ("trained", "byte_bpe"):
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "

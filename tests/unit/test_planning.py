@@ -248,7 +248,7 @@ def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products(
             write_json(here / f"{number}/default_run_{place}.json", content)
         machine = Hardware("cpu", "", bf16_flops, fp32_flops, 1e10, num_threads=2)
         monkeypatch.setattr(plan_command, "RECORDS", here / str(number))
-        monkeypatch.setattr(plan_command, "this_machine", lambda asked, num_threads, machine=machine: machine)
+        monkeypatch.setattr(planning, "this_machine", lambda asked, num_threads, machine=machine: machine)
         text = plan_command.pipeline_line()
         assert re.findall(r"(\d+) minutes .* (\d+) of them pretraining", text) == [tuple(map(str, expected))]
 

@@ -35,24 +35,12 @@ _TEMPLATES = ("*.html", "templates/*", "reference_curves/*.json")
 _RECIPES = "pipelines"
 # These modules print messages, validate, or keep records, which cannot change a result. Those of `run` open,
 # run and record every stage in the same way: a recipe imports them, and their own imports are not followed.
-_WITHOUT_MEANING = frozenset(
-    {
-        "bertline",
-        "bertline.foundation.errors",
-        "bertline.foundation.progress",
-        "bertline.foundation.validation",
-        "bertline.cli.inputs",  # what it says is in the configuration
-        "bertline.config",
-        "bertline.run.stage",
-        "bertline.run.provenance",
-        "bertline.run.records",
-        "bertline.run.stages",
-        "bertline.run.stopping",
-        "bertline.run.fingerprints",
-        "bertline.training.environment",
-        "bertline.training.progress",
-    }
-)
+_WITHOUT_MEANING = frozenset({
+    "bertline", "bertline.config", "bertline.foundation.errors", "bertline.foundation.progress",
+    "bertline.foundation.validation", "bertline.run.stage", "bertline.run.provenance", "bertline.run.records",
+    "bertline.run.stages", "bertline.run.stopping", "bertline.run.fingerprints", "bertline.training.environment",
+    "bertline.training.progress",
+})  # fmt: skip
 # The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
 _PACKAGES_WITHOUT_MEANING = ("bertline.cli.", "bertline.tracking.")
 _KINDS = "bertline.kinds."

@@ -34,16 +34,9 @@ if TYPE_CHECKING:
 
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
 _HEADLINE_PARAMS = (
-    "corpus.kind",
-    "tokenizer.vocab_size",
-    "model.num_hidden_layers",
-    "model.hidden_size",
-    "objective.kind",
-    "optimizer.kind",
-    "optimizer.lr",
-    "pretrain.start_from",
-    "pretrain.seed",
-)
+    "corpus.kind", "tokenizer.vocab_size", "model.num_hidden_layers", "model.hidden_size", "objective.kind",
+    "optimizer.kind", "optimizer.lr", "pretrain.start_from", "pretrain.seed",
+)  # fmt: skip
 _OTHER_FIGURES = 30
 """Most figures of a stage that its note lists; `figures.json` among the artifacts has all."""
 

@@ -132,8 +132,10 @@ def _followed(folder: Path, name: str, job_id: str) -> Status:
         shown = log.stat().st_size
     while True:
         shown = _show(log, shown)
-        if read_status(folder).state in ("finished", "failed"):
-            break
+        status = read_status(folder)
+        if status.state in ("finished", "failed"):
+            _show(log, shown)
+            return status
         now = time.monotonic()
         if now >= next_look:
             next_look = now + _ASK_QUEUE_S
@@ -149,10 +151,6 @@ def _followed(folder: Path, name: str, job_id: str) -> Status:
                 if now - gone_since >= FILE_SYSTEM_LAG_S:
                     break
         time.sleep(_LOOK_S)
-    _show(log, shown)
-    status = read_status(folder)
-    if status.state in ("finished", "failed"):
-        return status
     raise BertlineError(
         f"job {job_id} ended before its work was done ({end_of(job_id) or 'Slurm has forgotten how'}). Its last words:"
         f"\n{_last_lines(folder)}Run the same command again: the work is submitted again and resumes"

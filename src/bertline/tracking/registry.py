@@ -96,9 +96,8 @@ def _new_version(
         name, model.artifact_location, run_id=run_id, tags=dict(tags), model_id=model.model_id
     )
     # By this tag MLflow lists the versions on the page of the model.
-    client.set_logged_model_tags(
-        model.model_id, {_VERSIONS_TAG: json.dumps([{"name": name, "version": int(created.version)}])}
-    )
+    versions = json.dumps([{"name": name, "version": int(created.version)}])
+    client.set_logged_model_tags(model.model_id, {_VERSIONS_TAG: versions})
     return created
 
 
@@ -108,15 +107,9 @@ def _log_scores(client: MlflowClient, run_id: str, model_id: str, task: str, row
     client.log_inputs(run_id, [dataset])
     # The score on test has the name that it has among the headline metrics of the pipeline.
     scores = {standing.metric: standing.test_score, f"dev_{standing.metric}": standing.dev.mean}
+    rows_and_model = {"dataset_name": task, "dataset_digest": dataset.dataset.digest, "model_id": model_id}
     for name, score in scores.items():
-        client.log_metric(
-            run_id,
-            f"{task}/{metric_key(name)}",
-            score,
-            dataset_name=task,
-            dataset_digest=dataset.dataset.digest,
-            model_id=model_id,
-        )
+        client.log_metric(run_id, f"{task}/{metric_key(name)}", score, **rows_and_model)
 
 
 def _description_of(folder: Path) -> str:
@@ -147,21 +140,15 @@ def _challenge(client: MlflowClient, name: str, version: str, content: str, stan
     tags = client.get_model_version(name, str(champion)).tags
     if tags.get(_CONTENT_TAG) == content:
         return Verdict(True, "holds the champion's weights in the present format and replaces it")
-    return challenged(standing, _standing_of(client, tags))
-
-
-def _standing_of(client: MlflowClient, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Read the standing stored with a version; empty if there is none or it cannot be read."""
+    known: dict[str, Any] = {}
     run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
-    if not place:
-        return {}
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            content: dict[str, Any] = read_json(Path(client.download_artifacts(run_id, place, folder)))
-        except (MlflowException, OSError, ValueError) as error:
-            warn(f"what is known of the champion cannot be read ({error})")
-            return {}
-    return content
+    if place:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                known = read_json(Path(client.download_artifacts(run_id, place, folder)))
+            except (MlflowException, OSError, ValueError) as error:
+                warn(f"what is known of the champion cannot be read ({error})")
+    return challenged(standing, known)
 
 
 def _content_of(folder: Path) -> str:
