@@ -38,8 +38,7 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
     return {key: values for key, values in changed.items() if key in chosen}
 
 
-Leaves = dict[tuple[str, ...], Any]
-"""Values by their path of keys."""
+Leaves = dict[tuple[str, ...], Any]  # values by their path of keys
 
 
 def lasting_choices(

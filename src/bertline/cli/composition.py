@@ -134,11 +134,8 @@ def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
 
 
 def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable[..., Callable[[list[str]], None]]:
-    """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides.
-
-    Args:
-        ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
-    """
+    """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides; of the sections
+    that are `ignored` it reads `pretrain.start_from` alone."""
 
     def decorate(run: Callable[[_Composed], None]) -> Callable[[list[str]], None]:
         return functools.wraps(run)(lambda arguments: run_composed(run, arguments, config=config, ignored=ignored))

@@ -266,13 +266,12 @@ def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the `stage_versions` of every stage that lists any, by the stage's name in DVC."""
-    found: dict[str, dict[str, str]] = {}
-    for stage in STAGES:
-        if not (stage.versions or stage.versions_where):
-            continue
-        for task in config["tasks"] if stage.per_task else (None,):
-            found[stage.full_name(task)] = stage_versions(stage, task, config)
-    return found
+    return {
+        stage.full_name(task): stage_versions(stage, task, config)
+        for stage in STAGES
+        if stage.versions or stage.versions_where
+        for task in (config["tasks"] if stage.per_task else (None,))
+    }
 
 
 def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:

@@ -130,7 +130,7 @@ def stage_page(
         if stage.name == "pretrain":
             title = ": ".join([name, *_loss(config, metrics)])
         shown = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
-        blocks.append(markdown_table(["figure", "value"], [(f"`{key}`", _number(value)) for key, value in shown]))
+        blocks.append(markdown_table(["figure", "value"], [(f"`{key}`", short_number(value)) for key, value in shown]))
     return {NAME_TAG: title, NOTE_TAG: "\n\n".join(blocks)}
 
 
@@ -186,7 +186,8 @@ def _with_std(arm: Mapping[str, Any]) -> str:
     return f"{arm['test_mean']:.3f}{spread}"
 
 
-def _number(value: float) -> str:
+def short_number(value: float) -> str:
+    """Format a figure with four digits, and a large one or a count as such."""
     return count(value) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 

@@ -37,7 +37,6 @@ from bertline.training.config import RuntimeConfig, SlurmLauncherConfig
 from bertline.training.environment import environment_for_training, outside_step
 
 T = TypeVar("T")
-SCRIPT_NAME = "job.sh"
 _STARTS = "starts.jsonl"
 _COMMANDS = ("sbatch", "squeue", "scontrol")
 _ANSWERS_IN_S = 60
@@ -58,8 +57,6 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
     """Submit the job of a run folder, or attach to it, and return the status when the work has ended.
 
     Args:
-        folder: Run folder, on a file system that the nodes share.
-        function: Import path of the work.
         ranks: Whether the work has a rank for each device (pretraining), else it may be a job array (a sweep).
         freeze: Writes the run folder's configuration; called if a job is submitted.
     """
@@ -110,7 +107,7 @@ def _submitted(
     """Submit the job; return its number. Of two jobs of a name, the second starts later and finds the result."""
     freeze()
     write_status(folder, Status(state="new"))
-    script = folder / SCRIPT_NAME
+    script = folder / "job.sh"
     write_atomically(script, job_script(folder, function, runtime, name=name, ranks=ranks))
     # On the command line it comes before what SBATCH_JOB_NAME says.
     answer = _run("sbatch", "--parsable", f"--job-name={name}", str(script))

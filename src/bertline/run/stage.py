@@ -63,7 +63,7 @@ from bertline.run.provenance import (
     write_provenance,
 )
 from bertline.run.ranks import run_on_devices
-from bertline.run.records import add_result, opening_record, write_headline
+from bertline.run.records import add_result, opening_record, short_number, write_headline
 from bertline.run.slurm import run_job
 from bertline.run.stages import ENCODERS, HEADLINE, METRICS, SOURCES, STAGES, Stage, stage_named
 from bertline.run.stopping import Stopped, named
@@ -149,11 +149,8 @@ class StageRun:
     def work(self, function: str) -> dict[str, float]:
         """Do the stage's long work, or resume it, and copy its result to `output`; return its headline figures.
 
-        With one device it is a call in this process; with several, torchrun starts a process for each; under Slurm it
-        is a job, which does the same.
-
-        Args:
-            function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
+        `function` is the import path of a function of a `Work`: `bertline.pretraining.run:run`. With one device it is
+        called in this process; with several, torchrun starts a process for each; under Slurm a job does the same.
         """
         runtime, several = self.config.runtime, self.stage.on_several_devices
         try:
@@ -205,7 +202,7 @@ class StageRun:
         if self.stage.is_long and read_status(self.folder).state != "finished":  # nothing was to be done
             write_status(self.folder, Status(state="finished", metrics=dict(metrics)))
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
-        shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
+        shown = ", ".join(f"{key} {short_number(metrics[key])}" for key in scores_first[:8])
         shutil.rmtree(self.shards, ignore_errors=True)
         say(f"{self.name}: {self.output} ({shown})")
 
@@ -468,7 +465,3 @@ def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) 
 def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a configuration that results depend on."""
     return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
-
-
-def _short(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"

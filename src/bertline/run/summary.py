@@ -27,21 +27,15 @@ def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None =
         inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. All other
             folders are those in `artifacts/`.
     """
-    corpus, tokenizer, examples = (None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING)
-    tasks = {name: ARTIFACTS / "tasks" / name for name in config.tasks}
-    sweeps = {name: ARTIFACTS / "sweep" / name for name in config.tasks}
-    if inputs is not None:
+    pretraining = {name: None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING}
+    if inputs is None:
+        tasks, sweeps = ({name: ARTIFACTS / kind / name for name in config.tasks} for kind in ("tasks", "sweep"))
+        encoder = ARTIFACTS / "pretrain"
+    else:
         (name,) = config.tasks
-        tasks, sweeps = {name: inputs["tasks"]}, {name: inputs["sweep"]}
-    return PipelineFolders(
-        corpus=corpus,
-        tokenizer=tokenizer,
-        examples=examples,
-        pretrain=ARTIFACTS / "pretrain" if inputs is None else inputs["pretrain"],
-        tasks=tasks,
-        sweeps=sweeps,
-        params=used_params(config),
-    )
+        tasks, sweeps, encoder = {name: inputs["tasks"]}, {name: inputs["sweep"]}, inputs["pretrain"]
+    params = used_params(config)
+    return PipelineFolders(**pretraining, pretrain=encoder, tasks=tasks, sweeps=sweeps, params=params)
 
 
 def used_params(config: PipelineConfig) -> dict[str, Any]:
@@ -61,7 +55,7 @@ def stage_metrics(config: PipelineConfig) -> dict[str, dict[str, float]]:
 
 def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
     """Return what a model card states about how the model was made."""
-    artifacts = ("corpus", "tokenizer", "examples", "pretrain") if config.pretrains else ()
+    artifacts = (*OF_PRETRAINING, "pretrain") if config.pretrains else ()
     manifests = {name: ARTIFACTS / name / MANIFEST_NAME for name in artifacts}
     return {
         "params": used_params(config),

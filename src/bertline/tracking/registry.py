@@ -159,7 +159,6 @@ def _content_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-REASON_TAG, BEFORE_TAG, TIME_TAG = "bertline.promoted.reason", "bertline.promoted.before", "bertline.promoted.at"
 _SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
 
 
@@ -189,9 +188,9 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
         there = ", ".join(sorted(versions, key=int))
         raise ConfigError(f"{name} has no version {version!r}; it has {there}. Nothing was changed.")
     before = str(client.get_registered_model(name).aliases.get(alias, "none"))
-    tags = {REASON_TAG: reason.strip(), BEFORE_TAG: before, TIME_TAG: f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"}
+    tags = {"reason": reason.strip(), "before": before, "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"}
     for tag, value in tags.items():
-        client.set_model_version_tag(name, version, tag, value)
+        client.set_model_version_tag(name, version, f"bertline.promoted.{tag}", value)
     client.set_registered_model_alias(name, alias, version)
     return _described(before, versions), _described(version, versions)
 

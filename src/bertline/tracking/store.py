@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -347,13 +347,10 @@ def _artifact_location(uri: str) -> str | None:
     return (folder.resolve() / "mlartifacts").as_posix()
 
 
-@contextmanager
-def _only_one(uri: str) -> Iterator[None]:
-    """Hold a lock while a local database is opened: concurrent creation of MLflow's tables fails."""
+def _only_one(uri: str) -> AbstractContextManager[None]:
+    """Return a lock to hold while a local database is opened: concurrent creation of MLflow's tables fails."""
     database = database_file(uri)
     if database is None:
-        yield
-        return
+        return nullcontext()
     database.parent.mkdir(parents=True, exist_ok=True)
-    with locked(database.with_name(f".{database.name}.lock")):
-        yield
+    return locked(database.with_name(f".{database.name}.lock"))
