@@ -9,11 +9,9 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fork_server import run_bertline
 from projects import copy_project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,20 +29,13 @@ def run(repository: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True)
 
 
-def plan(repository: Path, *overrides: str, by_itself: bool = False) -> tuple[str, dict[str, Any]]:
-    """What is printed, and the content of the file that it names at the end; `by_itself`, as people start it."""
-    if by_itself:
-        done = run(repository, sys.executable, "-m", "bertline", "plan", *overrides)
-    else:
-        done = run_bertline(repository, "plan", *overrides)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((repository / done.stdout.splitlines()[-1]).read_text())
-
-
 def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository: Path) -> None:
     before = sorted(path for path in repository.rglob("*") if path.is_file())
     arguments = ("experiment=bert_base", "plan.device=a100", "plan.price_per_hour=2", "plan.corpus_tokens=3.3e9")
-    text, content = plan(repository, *arguments, by_itself=True)
+    done = run(repository, sys.executable, "-m", "bertline", "plan", *arguments)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    content = json.loads((repository / text.splitlines()[-1]).read_text())
     assert content["parameters"] == 110_106_428
     assert content["hours"] == pytest.approx(83.31, abs=0.01)
     assert content["money"] == pytest.approx(166.61, abs=0.02)

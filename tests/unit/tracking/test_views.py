@@ -45,17 +45,14 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
         stage = {PARENT_TAG: pipeline, "bertline.stage": "pretrain"}
         made[f"pretrain {number}"] = make(store, "pretrain", stage, *losses, start_s=number + 1)
         sweep = make(store, "s", {PARENT_TAG: pipeline, "bertline.stage": "sweep@reviews"}, start_s=number + 1)
-        for arm, kind in (("encoder", "trial"), ("encoder", "trial"), ("random_weights", "trial"), ("encoder", "seed")):
-            made.setdefault(f"trials {number}", "")
-            place = len(made[f"trials {number}"])
-            trial = {PARENT_TAG: sweep, TRIAL_TAG: f"{arm}/{kind}/{place}"}
-            made[f"trials {number}"] += make(store, "t", trial, SCORE, start_s=number) + " "
+        identities = ("encoder/trial/0", "encoder/trial/1", "random_weights/trial/0", "encoder/seed/0")
+        trials = [make(store, "t", {PARENT_TAG: sweep, TRIAL_TAG: one}, SCORE, start_s=number) for one in identities]
     pages = shown(config)
     runs = {title: json.loads(parse_qs(page.query).get("runs", ["[]"])[0]) for title, page in pages.items()}
     assert runs["pipelines compared"] == [made["pipeline 2"], made["pipeline 1"]]
     assert runs["pretraining curves"] == [made["pretrain 2"], made["pretrain 1"]]
     assert json.loads(parse_qs(pages["pretraining curves"].query)["plot_metric_keys"][0]) == ["val/mlm_loss"]
-    assert set(runs["trials of sweep@reviews"]) == set(made["trials 2"].split()[:2])
+    assert set(runs["trials of sweep@reviews"]) == set(trials[:2])  # of the newer sweep
     experiment = store.experiment_id()
     assert all(json.loads(parse_qs(page.query).get("experiments", [json.dumps([experiment])])[0]) == [experiment]
                for page in pages.values())  # fmt: skip
