@@ -7,7 +7,7 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.corpus.build import build_corpus
-from bertline.run.pages import show_corpus
+from bertline.run.records import show_corpus
 from bertline.run.stage import open_stage
 from bertline.run.unused import leave_out
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.evaluation.build import build_evaluation
-from bertline.run.pages import show_report
+from bertline.run.records import show_report
 from bertline.run.stage import open_stage
 from bertline.run.summary import pipeline_folders
 

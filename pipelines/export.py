@@ -7,7 +7,7 @@ from typing import Any
 
 from bertline.cli.composition import recipe
 from bertline.export.build import build_export
-from bertline.run.pages import register_models
+from bertline.run.records import register_models
 from bertline.run.stage import open_stage
 from bertline.run.summary import pipeline_facts, pipeline_folders
 

@@ -6,7 +6,7 @@ python pipelines/tokenizer.py tokenizer.vocab_size=4096
 from typing import Any
 
 from bertline.cli.composition import recipe
-from bertline.run.pages import show_data
+from bertline.run.records import show_data
 from bertline.run.stage import open_stage
 from bertline.run.unused import leave_out
 from bertline.tokenization.build import build_tokenizer

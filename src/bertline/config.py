@@ -29,7 +29,7 @@ from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import NoTokenizerConfig, TokenizerConfig
 from bertline.tracking.config import STUDIES_VARIABLE, TrackingConfig
 from bertline.tracking.secrets import refuse_secrets
-from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
+from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.optimizers import OptimizerConfig
 
 
@@ -64,11 +64,7 @@ SECTIONS = tuple(field.name for field in dataclasses.fields(PipelineConfig))
 
 
 def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
-    """Validate a composed configuration, each section and the rules between sections.
-
-    Raises:
-        ConfigError: The configuration is not valid; the message names key, value, rule and fix of every problem.
-    """
+    """Validate a composed configuration, each section and the rules between them; ConfigError names all problems."""
     refuse_secrets(mapping)  # first: messages about other problems repeat values
     config = each_section(mapping)
     problems = list(_broken_rules(config))
@@ -78,11 +74,7 @@ def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
 
 
 def each_section(mapping: Mapping[str, Any]) -> PipelineConfig:
-    """Validate each section of a composed configuration, without the rules between sections.
-
-    Raises:
-        ConfigError: A section is not valid.
-    """
+    """Validate each section of a composed configuration, without the rules between sections."""
     model = mapping.get("model")
     if isinstance(model, Mapping) and model.get("family", "bert") != "bert":
         # Imported here, because it needs torch and transformers.
@@ -102,8 +94,7 @@ def _broken_rules(config: PipelineConfig) -> Iterator[str]:
             allowed = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
             yield (
                 f"tasks has the name {name!r}, which cannot be a folder, a DVC stage and a name in MLflow. Use letters "
-                "(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example "
-                f"{allowed!r}."
+                f"(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example {allowed!r}."
             )
         yield from _broken_task_rules(config, name, task)
     launcher, studies = config.runtime.launcher, os.environ.get(STUDIES_VARIABLE) or config.tracking.studies_url
@@ -116,12 +107,8 @@ def _broken_rules(config: PipelineConfig) -> Iterator[str]:
 
 def _broken_finetune_rules(config: PipelineConfig) -> Iterator[str]:
     """Check that without pretraining all its sections are empty, so that no report describes them."""
-    unused = {
-        "corpus.kind": (config.corpus.kind, "none"),
-        "tokenizer.kind": (config.tokenizer.kind, "none"),
-        "examples.lengths": (list(config.examples.lengths), []),
-    }
-    for key, (found, expected) in unused.items():
+    kinds = (("corpus.kind", config.corpus.kind, "none"), ("tokenizer.kind", config.tokenizer.kind, "none"))
+    for key, found, expected in (*kinds, ("examples.lengths", list(config.examples.lengths), [])):
         if found != expected:
             yield (
                 f"{key} is {found}, but nothing is pretrained (pretrain.phases is empty). Use experiment=finetune, "
@@ -182,19 +169,13 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
             )
     # pretrain.max_steps is not checked: a quick trial may end during its warmup.
     num_steps = sum(phase.steps for phase in config.pretrain.phases)
-    if config.schedule.num_warmup_steps > num_steps:
+    warmup, decay = config.schedule.num_warmup_steps, getattr(config.schedule, "num_decay_steps", None) or 0
+    if warmup + decay > num_steps:
+        and_decay = f" and schedule.num_decay_steps {decay}, together" if decay else ","
         yield (
-            f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the {num_steps} steps of "
-            "pretrain.phases. Warm up for less or train for longer."
+            f"schedule.num_warmup_steps is {warmup}{and_decay} more than the {num_steps} steps of pretrain.phases. "
+            f"Warm up{' or decay' if decay else ''} for less, or train for longer."
         )
-    elif isinstance(config.schedule, WarmupStableDecayScheduleConfig):
-        warmup, decay = config.schedule.num_warmup_steps, config.schedule.num_decay_steps
-        if decay is not None and warmup + decay > num_steps:
-            yield (
-                f"schedule.num_warmup_steps is {warmup} and schedule.num_decay_steps {decay}, together more than the "
-                f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, "
-                "which is a fifth of them; warm up for less; or train for longer."
-            )
     if config.pretrain.start_from is not None and config.tokenizer.kind in ("trained", "byte_bpe"):
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "

@@ -38,7 +38,7 @@ from bertline.foundation.files import lock_file
 from bertline.foundation.parallel import usable_cores
 from bertline.planning import Forecast, gigabytes
 from bertline.run.slurm import job_script
-from bertline.tracking.config import TrackingConfig, database_file, masked
+from bertline.tracking.config import TrackingConfig, database_file, first_line, masked
 from bertline.training.config import RuntimeConfig, SlurmLauncherConfig
 from bertline.training.devices import Machine, Ranks, resolve_device, resolve_precision, resolve_ranks
 from bertline.training.environment import adopt_srun_ranks
@@ -88,7 +88,7 @@ def finding_of(name: str, check: Callable[[], str], advice: str = _MACHINE, limi
     except BertlineError as error:
         found, _, fix = masked(str(error)).partition(". ")
     except Exception as error:
-        found, fix = f"{type(error).__name__}: {_first_line(error)}", ""
+        found, fix = f"{type(error).__name__}: {first_line(error)}", ""
         if not future.done():
             found = f"no answer within {limit_s:.0f} s"
     return Finding(name, ok=False, found=found, fix=fix or advice)
@@ -187,7 +187,7 @@ def device(chosen: torch.device) -> str:
         product = _product_of_ones(chosen)
         problem = "" if product == 1024 else f"computes wrongly: a product of ones is {product}, expected 1024"
     except RuntimeError as error:
-        problem = f"cannot compute: {_first_line(error)}"
+        problem = f"cannot compute: {first_line(error)}"
     if problem:
         raise RedError(
             f"{name} {problem}",
@@ -420,7 +420,7 @@ def mlflow(tracking: TrackingConfig) -> str:
         while cause.__context__ is not None:  # libraries wrap what the system said, such as "Connection refused"
             cause = cause.__context__
         raise RedError(
-            f"no run with an artifact can be written to {masked(tracking.uri)}: {_first_line(cause)}",
+            f"no run with an artifact can be written to {masked(tracking.uri)}: {first_line(cause)}",
             "Start the server and open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db. If it "
             "answers, look at its log: it must let this user in (MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME, "
             "_PASSWORD), allow this address (mlflow server --allowed-hosts), have a place for artifacts "
@@ -445,7 +445,7 @@ def studies(tracking: TrackingConfig) -> str:
             connection.execute(sqlalchemy.text(_TRIAL_TABLE))
             connection.rollback()
     except sqlalchemy.exc.SQLAlchemyError as error:
-        reason = without_password(_first_line(getattr(error, "orig", None) or error), url)
+        reason = without_password(first_line(getattr(error, "orig", None) or error), url)
         raise RedError(
             f"{shown(url)} cannot be written: {reason}",
             "Start the server, correct tracking.studies_url, create the database (createdb NAME), or give the password "
@@ -496,7 +496,3 @@ def slurm(runtime: RuntimeConfig) -> str:
 
 def _named(ranks: Ranks) -> str:
     return f"rank {ranks.rank} ({os.environ.get('SLURMD_NODENAME') or socket.gethostname()})"
-
-
-def _first_line(error: object) -> str:
-    return next(iter(masked(str(error)).strip().splitlines()), type(error).__name__)[:300]

@@ -194,7 +194,6 @@ class Training:
     config: PipelineConfig
     vocab_size: int
     device: AttentionDevice
-    """Kind of each device, with the precision."""
 
     @property
     def phases(self) -> list[PhaseConfig]:
@@ -345,17 +344,15 @@ def rate_of(training: Training, length: int, hardware: Hardware, records: Record
         has_other_dropout = (record["dropout"] > 0) != (model.hidden_dropout_prob > 0)
         return length_ratio, round(model_ratio, 1), has_other_dropout
 
-    near = [
+    of_hardware = (
         record
         for record in records
         if record["precision"] == precision
         and re.search(hardware.pattern, record["device"])
         and hardware.num_threads in (None, record["threads"])
-        and distance(record)[0] <= 4
-        and distance(record)[1] <= 3
-    ]
-    if near:
-        record = min(near, key=distance)
+    )
+    near = (record for record in of_hardware if distance(record)[0] <= 4 and distance(record)[1] <= 3)
+    if (record := min(near, key=distance, default=None)) is not None:
         flops_per_s = record["tokens_per_s"] * record["flops_per_token"]
         if distance(record) == (1, 1, False):
             return Rate(flops_per_s, 0.9, 1.1, f"measured: {record['file']}")
@@ -404,11 +401,11 @@ class TextSize:
         return None if self.tokens is None else self.tokens / (length - _SPECIAL_TOKENS), float(length)
 
 
-def changed_sections(lock: Mapping[str, Any], configured: Mapping[str, Any]) -> Set[str]:
-    """Return the sections that differ between dvc.lock, so what the artifacts were made with, and the configuration."""
+def changed_sections(locked: Mapping[str, Any], configured: Mapping[str, Any]) -> Set[str]:
+    """Return the sections that differ between the stages of dvc.lock, so the artifacts, and the configuration."""
     made_with: dict[str, Any] = {}
-    for stage in (lock.get("stages") or {}).values():
-        made_with |= (stage.get("params") or {}).get("params.yaml") or {}
+    for stage in locked.values():
+        made_with |= stage.get("params", {}).get("params.yaml", {})
     return {name for name, section in made_with.items() if section != configured.get(name)}
 
 
@@ -514,7 +511,7 @@ class Forecast:
         return self.total("hours"), best, sum(phase.hours / phase.rate.slowest for phase in self.phases)
 
     def money(self, price_per_hour: float) -> tuple[float, ...]:
-        """Return the cost of the hours on all devices, as expected, at best and at worst."""
+        """Return the cost of `hours` on all devices."""
         return tuple(hours * self.num_devices * price_per_hour for hours in self.hours())
 
     @property
@@ -528,26 +525,21 @@ class Forecast:
 
     @property
     def fitting_micro_batch_size(self) -> int:
-        """`runtime.micro_batch_size` with which every phase fits; 0 if there is none."""
+        """Size with which every phase fits; 0 if there is none."""
         return min(phase.fitting_micro_batch_size for phase in self.phases)
 
 
 def forecast(
     training: Training, hardware: Hardware, text: TextSize, num_devices: int, records: Records = ()
 ) -> Forecast:
-    """Forecast a training run without running anything.
-
-    Raises:
-        ConfigError: A batch has fewer sequences than there are devices, or a micro-batch has no room for a sequence.
-        MachineError: The device does not support `runtime.attention`.
-    """
+    """Forecast a training run without running anything."""
     model, objective, runtime = training.config.model, training.config.objective, training.config.runtime
     phases = []
     for index, phase in enumerate(training.phases):
         if phase.global_batch_size < num_devices:
-            problem = f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}"
             raise ConfigError(
-                f"{problem}, fewer than the {num_devices} devices. Give each at least one sequence a step."
+                f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}, fewer than the "
+                f"{num_devices} devices. Give each at least one sequence a step."
             )
         length, sequences = phase.max_length, phase.steps * phase.global_batch_size
         epoch, tokens_each = text.epoch(length)
@@ -555,8 +547,7 @@ def forecast(
         share = math.ceil(phase.global_batch_size / num_devices)
         micro_batch_size = min(share, rows_at_once(runtime, length) or share)
         rate = rate_of(training, length, hardware, records)
-        # Rows are computed whole unless they are packed.
-        # Segments that are compared are sequences of their own, two for an example.
+        # Rows are computed whole unless they are packed; segments that are compared are rows of their own, two each.
         num_rows = 1 if objective.pairs_together is None else 2
         is_packed = packs(runtime, fill=tokens_each / length / num_rows, attention=training.attention(length))
         computed_tokens = tokens if is_packed else num_rows * sequences * length
@@ -564,7 +555,7 @@ def forecast(
         passes = phase.steps * math.ceil(share / micro_batch_size)
         launching_s = passes * (_LAUNCH_S + model.num_hidden_layers * _LAUNCH_OF_LAYER_S) if hardware.is_gpu else 0.0
         efficiency = 1.0 if num_devices == 1 else EFFICIENCY_OF_SEVERAL
-        planned = PhaseForecast(
+        of_phase = PhaseForecast(
             **asdict(phase),
             tokens=tokens,
             targets=training.config.examples.masking.mask_prob * (tokens - (1 + objective.num_segments) * sequences),
@@ -577,7 +568,7 @@ def forecast(
             memory=step_memory(training, length, micro_batch_size),
             fitting_micro_batch_size=largest_fitting(training, length, hardware.usable_bytes),
         )
-        phases.append(planned)
+        phases.append(of_phase)
     return Forecast(
         hardware=hardware,
         num_devices=num_devices,

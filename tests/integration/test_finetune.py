@@ -163,23 +163,6 @@ def test_in_python_it_does_what_the_command_does(finetuned: Path, run: Run, tmp_
     assert json.loads(again.stdout.splitlines()[-1]) | {"minutes": 0} == result | {"minutes": 0}
 
 
-# Keys of the configuration lose their section in messages, which a file called like it must not.
-@pytest.mark.parametrize(
-    ("name", "more", "override", "messages"),
-    [
-        ("rows.csv", "", ["text_column=body"], ["rows.csv has no column 'body' (text_column)", "'text', 'label'"]),
-        ("resource.csv", "one,two,three,four\n", [], ["resource.csv:"]),
-    ],
-    ids=["a column that is not there", "a broken row of a file called like a key"],
-)
-def test_an_error_names_the_users_file_and_its_columns(finetuned, run, tmp_path, name, more, override, messages):
-    (tmp_path / name).write_text(rows() + more)
-    given = [f"data={tmp_path / name}", f"start_from={finetuned.parent / 'own'}", *override]
-    stopped = run(finetuned, PYTHON, "-m", "bertline", "finetune", *given)
-    assert stopped.returncode == 1 and f"{tmp_path}/{messages[0]}" in stopped.stderr
-    assert all(message in stopped.stderr for message in messages)
-
-
 def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(finetuned, run, tmp_path) -> None:
     (tmp_path / "rows.csv").write_text(rows())
     first, own = (str(finetuned.parent / name) for name in ("first", "own"))

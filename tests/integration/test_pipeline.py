@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 import subprocess
@@ -19,9 +18,9 @@ PYTHON = sys.executable
 SETTINGS = Path(__file__).resolve().parents[2] / "docs/howto/settings.md"
 
 
-def stale(pipeline: Path, run: Run, **extra: str) -> set[str]:
+def stale(pipeline: Path, run: Run) -> set[str]:
     """Stages that a `dvc repro` would run again, once `configure` and `versions` have run."""
-    succeeded(run(pipeline, "dvc", "repro", "--single-item", "configure", "versions", **extra))
+    succeeded(run(pipeline, "dvc", "repro", "--single-item", "configure", "versions"))
     status = run(pipeline, "dvc", "status", "--json")
     return set(json.loads(status.stdout)) - {"versions"}  # which is said to be "always changed"
 
@@ -41,22 +40,6 @@ def test_a_second_repro_runs_nothing(pipeline: Path, run: Run) -> None:
     run(pipeline, "dvc", "repro")
     again = succeeded(run(pipeline, "dvc", "repro"))
     assert stages_run(again) == ["versions"]
-
-
-def test_an_upgraded_package_re_runs_what_reads_it_and_rows_do_not_go_beside_an_old_corpus(pipeline, run, tmp_path):
-    upgraded = tmp_path / "upgraded"
-    (upgraded / "mpmath-99.0.dist-info").mkdir(parents=True)
-    (upgraded / "mpmath-99.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mpmath\nVersion: 99.0\n")
-    path = {"PYTHONPATH": f"{pipeline / 'src'}{os.pathsep}{upgraded}"}
-    docs = {f"task_data@docs_{name}" for name in ("library", "match", "parameters", "search")}
-    assert stale(pipeline, run, **path) == {"corpus", *docs}
-
-    alone = run(pipeline, "dvc", "repro", "task_data@docs_match", **path)
-    assert alone.returncode != 0
-    assert re.search(r"artifacts/corpus was made from mpmath \S+ \(installed: 99.0\)", alone.stderr), alone.stderr
-    succeeded(run(pipeline, "dvc", "repro", "corpus", **path))
-    assert json.loads((pipeline / "artifacts/corpus/manifest.json").read_text())["packages"]["mpmath"] == "99.0"
-    succeeded(run(pipeline, "dvc", "repro", "task_data@docs_match", **path))
 
 
 def test_the_learning_rate_re_runs_from_pretrain(pipeline: Path, run: Run) -> None:

@@ -18,11 +18,8 @@ NewCluster = Callable[..., SlurmCluster]
 # Tests of more than a minute, most of which is Slurm's: begun last, one of them would run alone at the end. Each of
 # four processes begins with two. While the first makes what the others copy, they have tests that need nothing of it.
 FIRST = (
-    *("node_that_is_left", "the_status_of_its_script"),
-    *("gives_way", "leader killed"),
-    *("link_of_a_node", "at_its_time_limit"),
-    *("signal_that_the_job_asks_for", "lost_for_good"),
-    *("member asked", "pre_empted", "killed_rank", "commands_on_clusters", "disk_on_one_node_fails"),
+    *("node_that_is_left", "leader killed", "at_its_time_limit", "member asked", "pre_empted", "killed_rank"),
+    *("commands_on_clusters", "full_disk_on_one_node"),
 )
 
 

@@ -37,13 +37,6 @@ def examine(cluster, tmp_path):
     return run
 
 
-def test_tasks_of_two_nodes_sum(examine):
-    step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")
-    status, lines = examine(*step, overrides=["runtime.num_nodes=2"])
-    assert "correct over 2 ranks with gloo" in lines["all-reduce"]["found"]
-    assert (lines["Slurm"]["found"], status) == ("answers", 0)
-
-
 def test_the_line_in_a_batch_script_is_a_job(examine, tmp_path):
     # What sbatch itself prints is not the doctor's.
     script, printed = tmp_path / "doctor.sh", tmp_path / "table.json"
@@ -68,9 +61,3 @@ def test_the_login_node_asks_whether_the_job_would_be_taken(examine):
     assert "partition" in lines["Slurm"]["found"]
     status, lines = examine(overrides=[*submits, "runtime.launcher.gpus=true"])  # this cluster has none
     assert (status, "gres" in lines["Slurm"]["found"]) == (1, True)
-
-
-def test_a_controller_that_is_gone_is_red(examine, cluster):
-    cluster.stop()
-    status, lines = examine(overrides=["runtime/launcher=slurm"])
-    assert (status, lines["Slurm"]["ok"]) == (1, False)

@@ -27,7 +27,6 @@ TRAINING = (
     "pretrain.checkpoint_every_steps=50",
 )
 SHORT = ("pretrain.max_steps=20", "pretrain.checkpoint_every_steps=10")
-ON_ONE_NODE = (*SHORT, "runtime.num_nodes=1")  # what is about clients alone
 DVC = ("dvc", "repro", "pretrain")
 NewWorkspace = Callable[..., Workspace]
 
@@ -134,7 +133,7 @@ def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspa
 
 
 def test_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]", warm=True)
+    workspace = new_workspace(*SHORT, "runtime.num_nodes=1", "runtime.launcher.flags=[--hold]", warm=True)
     commands = {"0.log": (), "1.log": ("python", "pipelines/pretrain.py"), "2.log": DVC, "3.log": DVC}
     clients = {output: workspace.start(*command, output=output) for output, command in commands.items()}
     # Of two `dvc repro` in one clone, DVC itself lets one run.
@@ -142,7 +141,7 @@ def test_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
     assert re.search(r"is busy|acquire lock", (workspace.folder / refused).read_text())
     others = [output for output in commands if output != refused]
     for output in others:
-        workspace.until(lambda output=output: workspace.said("job 1 waits", output=output))
+        workspace.until(lambda output=output: workspace.said("job 1 waits: JobHeldUser", output=output))
     workspace.cluster.ask("scontrol", "release", "1")
     assert [clients[output].wait(slurm_workspace.WITHIN_S) for output in others] == [0, 0, 0]
     assert workspace.accepted == ["1"]
@@ -223,16 +222,6 @@ def without(workspace: Workspace, node: str) -> Workspace:
     os.kill(client.pid, signal.SIGINT)
     assert client.wait(600) == 130
     return workspace
-
-
-def test_a_job_that_waits_says_why_and_can_be_left(new_workspace: NewWorkspace) -> None:
-    workspace = new_workspace(*ON_ONE_NODE, "runtime.launcher.flags=[--hold]", warm=True)
-    client = workspace.start()
-    workspace.until(lambda: workspace.said("job 1 waits: JobHeldUser"))
-    os.kill(client.pid, signal.SIGINT)
-    assert client.wait(600) == 130
-    workspace.cluster.ask("scontrol", "release", "1")
-    assert "attached to job 1" in workspace.finish()
 
 
 def test_secrets_of_the_environment_are_in_no_file_of_the_job(new_workspace, monkeypatch) -> None:

@@ -16,11 +16,10 @@ from servers import PostgreSQL
 from slurm_workspace import Workspace
 
 SWEEP = ("dvc", "repro", "sweep@docs_match")
-
-
-def array(pretrained: Path, folder: Path, cluster, *overrides: str) -> Workspace:
-    small = ("pretrain.max_steps=10", "runtime.num_nodes=1", "sweep.num_trials=4", "sweep.encoders=[]")
-    return Workspace.copied(pretrained, folder, cluster, *small, *overrides)
+SMALL = (
+    *("pretrain.max_steps=10", "runtime.num_nodes=1", "runtime.launcher.sweep_tasks=2"),
+    *("sweep.num_trials=4", "sweep.encoders=[]"),
+)
 
 
 # Without a disturbance: see test_documented.py.
@@ -29,7 +28,7 @@ def test_the_tasks_of_an_array_share_a_sweep(pretrained, tmp_path, cluster, monk
     password = f"planted{token_hex(16)}"
     with PostgreSQL(password) as server:
         monkeypatch.setenv("BERTLINE_STUDIES_URL", server.database("studies"))
-        workspace = array(pretrained, tmp_path / "workspace", cluster, "runtime.launcher.sweep_tasks=2")
+        workspace = Workspace.copied(pretrained, tmp_path / "workspace", cluster, *SMALL)
         client = workspace.start(*SWEEP)
         folder = workspace.until(lambda: next((workspace.folder / "runs/sweep@docs_match").glob("*/job.sh"))).parent
         disturb(workspace, folder, disturbed)
@@ -61,10 +60,3 @@ def disturb(workspace: Workspace, folder: Path, how: str) -> None:
     workspace.cluster.ask("scancel", "--signal=USR1", other)
     log = folder / f"log.task{other.partition('_')[2]}"
     workspace.until(lambda: "lets go of what it had" in log.read_text() or (folder / "result").exists())
-
-
-def test_an_array_is_refused_where_the_study_is_a_file(pretrained, tmp_path, cluster):
-    workspace = array(pretrained, tmp_path / "workspace", cluster)
-    said = workspace.finish("python", "-m", "bertline", "configure", "runtime.launcher.sweep_tasks=2", expected=1)
-    assert "nodes cannot share a study in SQLite" in said
-    assert "BERTLINE_STUDIES_URL" in said

@@ -12,6 +12,7 @@ from mlflow import MlflowClient
 from bertline.foundation.files import write_json
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import Record, RunRecord, leave_record
+from bertline.tracking.sending import send_all
 
 
 def tracking(uri: str, experiment: str, **changes: Any) -> TrackingConfig:
@@ -43,6 +44,11 @@ def finish(folder: Path, content: Record) -> None:
     """End a stage with what its record has now."""
     leave_record(folder, content)
     set_state(folder, "finished")
+
+
+def send(folder: Path) -> bool:
+    """Send a run folder; returns whether the server has everything now."""
+    return not send_all([folder])
 
 
 def event(number: int, state: str = "COMPLETE", **changes: Any) -> str:

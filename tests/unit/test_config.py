@@ -163,6 +163,7 @@ PHASE = "max_length: 64, global_batch_size: 8"
             ["sweep.sampler={kind: grid}", "+sweep.space.weight_decay={kind: log_uniform, low: 0.1, high: 0.2}"],
             r"a grid needs choices|not a known key",
         ),
+        (["runtime/launcher=slurm", "runtime.launcher.sweep_tasks=2"], r"sweep_tasks is 2, .* share a study in SQLite"),
     ],
 )
 def test_what_is_wrong_is_named_with_key_value_rule_and_fix(composed, overrides, message) -> None:

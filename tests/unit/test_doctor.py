@@ -22,33 +22,21 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from bertline import doctor
-from bertline.config import SECTIONS, pipeline_config
+from bertline.config import pipeline_config
 from bertline.doctor import RedError, finding_of
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.training.devices import Ranks
 
-ROOT = Path(__file__).resolve().parents[2]
 ALONE = Ranks()
 SLURM = ["runtime/launcher=slurm"]
 
 
-@pytest.fixture(scope="session")
-def config(tmp_path_factory):
-    """`config("model=small", ...)`: the validated configuration, without lasting choices."""
-    conf = tmp_path_factory.mktemp("conf") / "conf"
-    shutil.copytree(ROOT / "conf", conf, ignore=shutil.ignore_patterns("local"))
-
-    @functools.cache
-    def composed(*overrides):
-        with initialize_config_dir(str(conf), version_base="1.3"):
-            mapping = OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
-        return pipeline_config({section: mapping[section] for section in SECTIONS})
-
-    return composed
+@pytest.fixture
+def config(composed):
+    """`config("model=small", ...)`: the validated configuration."""
+    return lambda *overrides: pipeline_config(composed(*overrides))
 
 
 @pytest.fixture
@@ -286,11 +274,7 @@ def test_a_database_file_is_tried_and_stays_as_it_is(tmp_path):
 
 def test_an_mlflow_server_that_is_not_there_is_red_and_tracking_that_is_off_is_not_used(config):
     found, fix = red(doctor.mlflow, tracking(config, "http://127.0.0.1:9"))
-    assert ("no run with an artifact can be written" in found, "refused" in found, "Start the server" in fix) == (
-        True,
-        True,
-        True,
-    )
+    assert re.search("no run with an artifact can be written.*refused", found) and "Start the server" in fix
     assert "not used" in doctor.mlflow(tracking(config, enabled="false"))
 
 

@@ -6,12 +6,12 @@ an experiment's choice nor a manual edit is undone silently.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import sha256_of_json
 from bertline.foundation.mappings import differences
 
 _DIGEST = "# content: "
@@ -22,7 +22,7 @@ def header(mapping: Mapping[str, Any], set_by_experiment: Mapping[str, Any]) -> 
     """Return the comment lines above the content of params.yaml."""
     lines = ["# Composed from conf/ by `configure`; edit conf/ (docs/howto/settings.md)."]
     lines += [f"{_CHOICE}{key}={json.dumps(value)}" for key, value in set_by_experiment.items()]
-    return "\n".join([*lines, f"{_DIGEST}{config_digest(mapping)}"]) + "\n"
+    return "\n".join([*lines, f"{_DIGEST}{sha256_of_json(mapping)[:16]}"]) + "\n"
 
 
 def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -32,19 +32,13 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
     wrote (it was edited, or composed by DVC just before a kill), these are all differing keys.
     """
     changed = differences(present, composed)
-    if f"{_DIGEST}{config_digest(present)}" not in text:
+    if f"{_DIGEST}{sha256_of_json(present)[:16]}" not in text:
         return changed
     chosen = {line.removeprefix(_CHOICE).split("=", 1)[0] for line in text.splitlines() if line.startswith(_CHOICE)}
     return {key: values for key, values in changed.items() if key in chosen}
 
 
-def config_digest(mapping: Mapping[str, Any]) -> str:
-    """Return a digest of configuration content, independent of its formatting."""
-    return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
-
-
-Leaves = dict[tuple[str, ...], Any]
-"""Values by their path of keys."""
+Leaves = dict[tuple[str, ...], Any]  # values by their path of keys
 
 
 def lasting_choices(

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -126,12 +126,6 @@ def share(arguments: list[str]) -> None:
     """
     if len(arguments) > 1:
         raise ConfigError(f"{' '.join(arguments)}: name one remote, or none for the default one")
-    num_entries, num_new_files = send_run_cache(Path.cwd(), *arguments)
-    say(f"the remote has {num_entries} runs of stages ({num_new_files} files were new)")
-
-
-def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
-    """Send the whole entries of the run cache to a remote (None: the default); return how many, and new files there."""
     from dvc.exceptions import DvcException  # after bertline, which turns its reports off
     from dvc.lock import LockError
     from dvc.repo import Repo
@@ -139,7 +133,7 @@ def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
     from bertline.cli.dvc_lock_hint import dvc_lock_hint
 
     try:
-        with Repo(str(root)) as repo:
+        with Repo() as repo:
             runs, here = Path(repo.stage_cache.cache_dir), repo.cache.local
             wanted: set[Any] = set()
             num_entries = 0
@@ -149,14 +143,14 @@ def send_run_cache(root: Path, remote: str | None = None) -> tuple[int, int]:
                 # `dvc gc` deletes objects and leaves the entries that need them.
                 if objects and all(here.exists(one.value) for one in objects):
                     wanted, num_entries = wanted | objects, num_entries + 1
-            sent = repo.cloud.push(wanted, remote=remote)
+            sent = repo.cloud.push(wanted, remote=arguments[0] if arguments else None)
     except LockError as error:
-        raise MachineError(dvc_lock_hint(root) or str(error)) from error
+        raise MachineError(dvc_lock_hint(Path.cwd()) or str(error)) from error
     except DvcException as error:
         raise MachineError(f"{error}. `dvc remote list` shows the remotes that can be named") from error
     if sent.failed:
         raise MachineError(f"{len(sent.failed)} of {len(wanted)} objects were not sent; run the same command again")
-    return num_entries, len(sent.transferred)
+    say(f"the remote has {num_entries} runs of stages ({len(sent.transferred)} files were new)")
 
 
 @composing("reference_curve")
@@ -168,15 +162,12 @@ def curve(composed: dict[str, Any]) -> None:
     from bertline.evaluation.reference import reference_of_run, write_reference
     from bertline.run.provenance import git_commit
 
-    commit, path = composed["commit"] or git_commit(), _REFERENCE_CURVES / f"{composed['name']}.json"
-    run = of_caller(composed["run"])
-    content = reference_of_run(run, name=composed["name"], device=composed["device"], commit=commit)
+    name, run, commit = composed["name"], of_caller(composed["run"]), composed["commit"] or git_commit()
+    path = Path("src/bertline/evaluation/reference_curves", f"{name}.json")
+    content = reference_of_run(run, name=name, device=composed["device"], commit=commit)
     write_reference(path, content)
     last = {key: points[-1][1] for key, points in content["curves"].items() if points}
     say(f"{path}: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
-
-
-_REFERENCE_CURVES = Path("src/bertline/evaluation/reference_curves")
 
 
 def try_blanks(arguments: list[str]) -> None:
@@ -199,7 +190,9 @@ def try_blanks(arguments: list[str]) -> None:
     model = bertline.load(str(name))
     say(f"model: {name}")
     with suppress(EOFError):  # Ctrl-D
-        for sentence in parsed.sentences or _typed():
+        if not parsed.sentences:
+            say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
+        for sentence in parsed.sentences or iter(lambda: input("> ").strip(), ""):
             try:
                 say(filled(model, sentence, num_guesses=parsed.guesses))
             except BertlineError as error:
@@ -227,13 +220,6 @@ def newest_model() -> Path:
     return candidates[0]
 
 
-def _typed() -> Iterator[str]:
-    """Yield sentences from the keyboard until an empty line."""
-    say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
-    while sentence := input("> ").strip():
-        yield sentence
-
-
 def ui(arguments: list[str]) -> int:
     """Print the addresses of prepared views, and serve MLflow on this machine's loopback address until Ctrl-C.
 
@@ -248,17 +234,17 @@ def ui(arguments: list[str]) -> int:
     parser.add_argument("--open", action="store_true")
     parser.add_argument("--port", type=int, default=5000)
     parsed, others = parser.parse_known_args(arguments)  # what is left is for `mlflow ui`
-    from bertline.tracking.views import ModelNames, prepared_views
+    from bertline.tracking.views import prepared_views
 
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
         config = sections_in(plain(compose("config")))
     tracking = config.tracking
-    names = ModelNames(prefix=f"{config.export.model_name}-", champion=config.export.champion_alias)
+    names = {"prefix": f"{config.export.model_name}-", "champion": config.export.champion_alias}
     if tracking.uri.startswith(("http://", "https://")):
         say(f"runs are recorded by the server at {tracking.uri}")
-        _show(prepared_views(tracking, tracking.uri.rstrip("/"), names), opened=parsed.open)
+        _show(prepared_views(tracking, tracking.uri.rstrip("/"), **names), opened=parsed.open)
         return 0
-    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}", names)
+    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}", **names)
     command = ["mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1", "--port", str(parsed.port)]
     command += ["--uvicorn-opts", "--log-level warning"]  # a line for every request would bury the addresses
     quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}

@@ -134,11 +134,8 @@ def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
 
 
 def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable[..., Callable[[list[str]], None]]:
-    """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides.
-
-    Args:
-        ignored: Sections of it that the function does not read, except for `pretrain.start_from`.
-    """
+    """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides; of the sections
+    that are `ignored` it reads `pretrain.start_from` alone."""
 
     def decorate(run: Callable[[_Composed], None]) -> Callable[[list[str]], None]:
         return functools.wraps(run)(lambda arguments: run_composed(run, arguments, config=config, ignored=ignored))
@@ -170,7 +167,7 @@ def run_composed(
     arguments = quoted_where_needed(arguments)
     sys.argv[1:] = arguments  # Hydra reads its arguments there
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
-    with _explaining(arguments, config, ignored):
+    with explaining(arguments, config, ignored):
         if running_under_dvc():  # Hydra would print a traceback
             loaded(Path("params.yaml"))
         hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(with_plain_errors)()
@@ -182,7 +179,7 @@ def composed_in_python(config: str, overrides: Sequence[str], ignored: Collectio
     state = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(conf_folder()), version_base="1.3"), _explaining(overrides, config, ignored):
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"), explaining(overrides, config, ignored):
             content = compose(config, list(overrides), return_hydra_config=True)
             HydraConfig.instance().set_config(content)
             refuse_unread(overrides, config, ignored)
@@ -192,9 +189,12 @@ def composed_in_python(config: str, overrides: Sequence[str], ignored: Collectio
 
 
 @contextmanager
-def _explaining(overrides: Sequence[str], config: str, ignored: Collection[str]) -> Iterator[None]:
+def explaining(overrides: Sequence[str], config: str = "config", ignored: Collection[str] = ()) -> Iterator[None]:
+    """Turn what Hydra raises when the block composes into a ConfigError that says what was meant."""
     try:
         yield
+    except yaml.YAMLError as error:
+        raise ConfigError(unreadable_yaml(error, str(conf_folder()))) from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         explanation = explain_failed_composition(error, overrides, config, ignored)
         if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):

@@ -8,30 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from bertline.cli.choices import (
-    choices_at_stake,
-    described,
-    header,
-    lasting_choices,
-    saved_choices,
-    without_choices,
-)
-from bertline.cli.composition import loaded, plain, unreadable_yaml
+from bertline.cli.choices import choices_at_stake, described, header, lasting_choices, saved_choices, without_choices
+from bertline.cli.composition import explaining, loaded, plain
 from bertline.cli.inputs import check_enough_text, check_start, with_suited_lengths
-from bertline.cli.overrides import (
-    LOCAL,
-    explain_failed_composition,
-    quoted_where_needed,
-    refuse_unread,
-    with_saved_choices,
-)
+from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, with_saved_choices
 from bertline.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.foundation.errors import BertlineError, ConfigError
@@ -100,16 +84,8 @@ def _configure(arguments: list[str]) -> None:
 
 def composed(overrides: list[str]) -> dict[str, Any]:
     """Return the configuration composed from conf/, including lasting choices."""
-    try:
-        with initialize_config_dir(str(CONF.resolve()), version_base="1.3"):
-            mapping = plain(compose("config", overrides=overrides))
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        explanation = explain_failed_composition(error, overrides, "config")
-        if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
-            raise
-        raise ConfigError(explanation or f"conf/ does not compose: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(unreadable_yaml(error, str(CONF))) from error
+    with explaining(overrides), initialize_config_dir(str(CONF.resolve()), version_base="1.3"):
+        mapping = plain(compose("config", overrides=overrides))
     return {key: mapping[key] for key in mapping if key not in ONLY_BY_HAND}
 
 

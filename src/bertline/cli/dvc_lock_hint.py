@@ -25,8 +25,7 @@ def dvc_lock_hint(root: Path) -> str | None:
     holders: dict[tuple[int, str], list[str]] = {}
     with suppress(OSError, json.JSONDecodeError):  # no stage has run yet, or DVC is writing the file
         content = json.loads((root / _STAGES).read_text(encoding="utf-8") or "{}")
-        read = [("", holder) for several in content.get("read", {}).values() for holder in several]
-        for path, holder in (*content.get("write", {}).items(), *read):
+        for path, holder in content.get("write", {}).items():
             stages = holders.setdefault((holder["pid"], holder["cmd"]), [])
             if Path(path).parent.match("artifacts/metrics"):  # the figures of a stage are named like it
                 stages.append(Path(path).stem)
@@ -39,7 +38,12 @@ def dvc_lock_hint(root: Path) -> str | None:
 
 
 def _of_holder(pid: int, command: str, stages: list[str]) -> str:
-    process = _dvc_process(pid)
+    process = None
+    with suppress(psutil.Error):
+        found = psutil.Process(pid)
+        # Another program may have its number by now. A word of the command, not a part of one, names DVC: any program
+        # can work in a folder whose path holds "dvc".
+        process = found if any(Path(word).name == "dvc" for word in found.cmdline()) else None
     if process is None:
         # DVC drops the entry of a process that has ended, but not one whose number another program has.
         return (
@@ -52,16 +56,6 @@ def _of_holder(pid: int, command: str, stages: list[str]) -> str:
         f"process {pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal."
         f"\nDo not delete {_STAGES}: two runs would write the same files."
     )
-
-
-def _dvc_process(pid: int) -> psutil.Process | None:
-    """Return the process, if it is running and a DVC command; another program may have its number by now."""
-    try:
-        process = psutil.Process(pid)
-        # a word of the command, not a part of one: any program can work in a folder whose path holds "dvc"
-        return process if any(Path(word).name == "dvc" for word in process.cmdline()) else None
-    except psutil.Error:
-        return None
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     # Imported here, because they load torch: a mistyped key is answered at once.
     from bertline.evaluation.build import build_evaluation
     from bertline.export.build import build_export
-    from bertline.run.pages import register_models, show_report
+    from bertline.run.records import register_models, show_report
     from bertline.run.summary import pipeline_facts, pipeline_folders
     from bertline.tokenization.vocabulary import resolve_folder
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ from bertline.cli.composition import composing
 from bertline.cli.finetune import build_rows, sweep
 from bertline.cli.project import of_caller
 from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.foundation.files import read_json, write_atomically, write_json
+from bertline.foundation.files import read_json, sha256_of_json, write_atomically, write_json
 from bertline.foundation.progress import say
 from bertline.run.stages import stage_named
 from bertline.sweep.glue import FoundSet, found_sets, glue_average, glue_markdown, glue_row, task_of
@@ -34,7 +32,9 @@ def glue(composed: dict[str, Any]) -> None:
     found, absent = found_sets(of_caller(composed["data"]), composed["sets"])
     start, encoder = encoder_of(composed)
     composed = {**composed, "tasks": {one.name: task(one, composed, start) for one in found}}
-    folder = Path(composed["runtime"]["runs_folder"]) / "glue" / fingerprint(composed, start)
+    # The same tasks, sweep and encoder write the same table.
+    asked = {"tasks": composed["tasks"], "sweep": composed["sweep"], "start_from": start}
+    folder = Path(composed["runtime"]["runs_folder"]) / "glue" / sha256_of_json(asked)[:12]
     title = "the encoder of the pipeline" if start is None else "/".join(Path(start).parts[-2:])
     rows: list[dict[str, Any]] = []
     for one in found:
@@ -79,9 +79,3 @@ def row_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> dict[str
     except BertlineError as error:
         say(f"{found.title} failed: {error}")
         return glue_row(found, None, str(error))
-
-
-def fingerprint(composed: dict[str, Any], start: str | None) -> str:
-    """Return a fingerprint of tasks, sweep and encoder, so that the same command writes the same table."""
-    asked = {key: composed[key] for key in ("tasks", "sweep")} | {"start_from": start}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,9 @@ from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokeni
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
 
-AUTO = "auto"
 _DOCSTRINGS = (64, 64)
 _NOT_AT_HAND = (128, 512)
 """Those of the paper, for text on a hub."""
-
-
-@dataclass(frozen=True)
-class _Corpus:
-    corpus: CorpusConfig | NoCorpusConfig
 
 
 def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +39,7 @@ def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
     The shortest length of `pretrain.phases` becomes the short one that suits the text, all others the long one; their
     steps and batches stay. The beginning of the text is read for it, so the same text gives the same lengths.
     """
-    if mapping.get("examples", {}).get("lengths") != AUTO:
+    if mapping.get("examples", {}).get("lengths") != "auto":
         return mapping
     phases = mapping["pretrain"]["phases"]
     shortest = min((phase["max_length"] for phase in phases), default=None)
@@ -62,7 +55,8 @@ def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
-    corpus: Any = validate(_Corpus, {"corpus": json.loads(composed)}).corpus
+    kinds: Any = CorpusConfig | NoCorpusConfig
+    corpus: Any = validate(kinds, json.loads(composed), where="corpus")
     if corpus.kind == "none":
         raise ConfigError("examples.lengths is auto, but there is no corpus (corpus.kind is none). Set it to [].")
     sentences = getattr(corpus, "sentences", None)
@@ -109,24 +103,37 @@ def check_enough_text(config: PipelineConfig) -> None:
         return
     groups: Counter[str] = Counter()
     keys: set[bytes] = set()
-    left_out: Counter[str] = Counter()
-    characters = 0
+    characters = num_left_out = 0
     with silent():  # the corpus stage says what it leaves out
         for number, document in enumerate(_documents(readers), start=1):
             text = " ".join(filter(None, map(clean, document.paragraphs)))
             key = duplicate_key(text)
-            if len(text) < max(1, corpus.min_document_characters):
-                left_out["too short"] += 1
-            elif corpus.deduplicate != "none" and key in keys:
-                left_out["duplicates"] += 1
+            is_copy = corpus.deduplicate != "none" and key in keys
+            if is_copy or len(text) < max(1, corpus.min_document_characters):
+                num_left_out += 1
             else:
                 keys.add(key)
                 groups[clean(document.group) or key.hex()] += 1
             characters += sum(map(len, document.paragraphs))
-            # At least two documents, since one alone may be a whole file of any size.
-            if _are_enough(groups, needed) or (number > 1 and characters > _MOST_CHARACTERS):
+            largest = max(groups.values(), default=0)
+            # At least two documents are read, since one alone may be a whole file of any size.
+            if (groups.total() >= 2 * needed and groups.total() - largest >= needed) or (
+                number > 1 and characters > _MOST_CHARACTERS
+            ):
                 return
-    raise ConfigError(_too_few(corpus, readers, groups, left_out, needed))
+    places = ", ".join(f"{key_of(name)}.{one.user_data} is {one.user_path}" for name, one in readers.items())
+    in_groups = f" in {len(groups)} group{'s' * (len(groups) != 1)}" if len(groups) < groups.total() else ""
+    left_out = f" (left out: {num_left_out:,} too short or duplicates)" if num_left_out else ""
+    why = ", because a random second segment comes from another document" if needed > 1 else ""
+    fixes = {"Give more text": None}
+    if num_left_out:
+        fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
+    for name, reader in readers.items():
+        fixes |= dict.fromkeys(more_documents(key_of(name) if len(readers) == 1 else key_of("NAME"), reader))
+    raise ConfigError(
+        f"{places}, with {groups.total()} document{'s' * (groups.total() != 1)}{in_groups} to train on{left_out}; "
+        f"expected at least {needed} for each of train and validation{why}. {', or '.join(fixes)}."
+    )
 
 
 def _documents(readers: Mapping[str, CorpusReader]) -> Iterator[SourceDocument]:
@@ -137,42 +144,8 @@ def _documents(readers: Mapping[str, CorpusReader]) -> Iterator[SourceDocument]:
             raise (type(error)(f"source {name} ({key_of(name)}): {error}") if name else error) from error
 
 
-def _are_enough(groups: Counter[str], needed: int) -> bool:
-    """Return whether the groups can be divided into two splits of at least `needed` documents each."""
-    largest = max(groups.values(), default=0)
-    return groups.total() >= 2 * needed and groups.total() - largest >= needed
-
-
-def _too_few(
-    corpus: CorpusConfig,
-    readers: Mapping[str, CorpusReader],
-    groups: Counter[str],
-    left_out: Counter[str],
-    needed: int,
-) -> str:
-    places = ", ".join(f"{key_of(name)}.{one.user_data} is {one.user_path}" for name, one in readers.items())
-    besides = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
-    in_groups = f" in {len(groups)} group{'s' * (len(groups) != 1)}" if len(groups) < groups.total() else ""
-    found = f"{groups.total()} document{'s' * (groups.total() != 1)}{in_groups} to train on"
-    why = ", because a random second segment comes from another document" if needed > 1 else ""
-    fixes = {"Give more text": None}
-    if left_out["too short"]:
-        fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
-    for name, reader in readers.items():
-        fixes |= dict.fromkeys(more_documents(key_of(name) if len(readers) == 1 else key_of("NAME"), reader))
-    return (
-        f"{places}, with {found}{f' (left out: {besides})' if besides else ''}; expected at least {needed} for each of "
-        f"train and validation{why}. {', or '.join(fixes)}."
-    )
-
-
 def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -> Any:
-    """Return the value of a key of the model section, as the checkpoint's config.json gives it.
-
-    Raises:
-        ConfigError: No checkpoint is named, or it is neither a folder nor a name known to the hub.
-        ArtifactError: It is no BERT checkpoint.
-    """
+    """Return the value of a key of the model section, as the checkpoint's config.json gives it."""
     if start_from is None:
         raise ConfigError(
             "model=from_checkpoint takes the sizes of pretrain.start_from, which is null. Name the checkpoint: "

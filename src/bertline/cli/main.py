@@ -16,7 +16,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -79,13 +78,8 @@ def main() -> NoReturn:
     if name == "complete":
         print("\n".join(completions(*arguments)))
         sys.exit()
-    texts = {
-        "--help": _help,
-        "-h": _help,
-        "help": _help,
-        "--version": lambda: f"bertline {bertline.__version__}",
-        "completion": lambda: COMPLETION,
-    }
+    texts = dict.fromkeys(("--help", "-h", "help"), _help)
+    texts |= {"--version": lambda: f"bertline {bertline.__version__}", "completion": lambda: COMPLETION}
     if name in texts:
         print(texts[name]())
         sys.exit()
@@ -99,26 +93,14 @@ def main() -> NoReturn:
         from bertline.training.environment import use_training_environment
 
         use_training_environment()
-    with uncollected_imports():
-        from bertline.run.stopping import in_one_line
+    gc.disable()  # a third of the time of the imports of a command that loads Lightning
+    from bertline.run.stopping import in_one_line
 
-        function = function_of(COMMANDS[name])
+    function = function_of(COMMANDS[name])
+    gc.freeze()  # what they made remains until the process ends
+    gc.enable()
     sys.argv[0] = f"bertline {name}"
     in_one_line((lambda: _show_help(name, function)) if wants_help else (lambda: _run(name, function, arguments)))
-
-
-@contextmanager
-def uncollected_imports() -> Iterator[None]:
-    """Collect no garbage while a process imports its libraries, a third of the time of those that import Lightning, and
-    never look at what they made again: it remains until the process ends. Use it once for a process."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
 
 
 def function_of(command: Command) -> Callable[[list[str]], int | None]:

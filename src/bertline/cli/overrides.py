@@ -113,8 +113,8 @@ def _is_path(value: str) -> bool:
 
 
 def with_saved_choices(message: str) -> str:
-    """Return a message with the saved choices that it is about, and the command that unsets them."""
-    if not LOCAL.exists():
+    """Return a message with the saved choices that it is about, unless it has them, and the command to unset them."""
+    if not LOCAL.exists() or str(LOCAL) in message:
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
     # Another option of a group may not have the section that was saved for the one before.
@@ -194,14 +194,15 @@ def explain_failed_composition(
             composed: Any = OmegaConf.to_container(compose(config, overrides=groups))
     except (HydraException, OmegaConfBaseException):
         return None  # it is a group that was mistyped
-    of_list = next(filter(None, (of_list_entry(one, composed) for one in overrides)), None)
-    if of_list is not None or refused is None:
-        return of_list
     known = [key for key in keys_of(composed) if key.partition(".")[0] not in ignored]
-    if (section := refused[1]) in known:  # a plain override would be merged into it
-        value = next((value for _, key, value in pairs if key == section), "{...}")
-        return f"{section} does not have all of these keys. To replace it: '~{section}' '+{section}={value}'"
-    return f"{refused[1]} is no key of the configuration.{suggestion(refused[1], known)}"
+    values = {key: value for one, key, value in pairs if one not in groups and one[0] not in "+~"}
+    unknown = refused[1] if refused else next((key for key in values if key not in known), None)
+    if unknown is None:
+        return None
+    if unknown in known:  # a plain override would be merged into it
+        value = values.get(unknown, "{...}")
+        return f"{unknown} does not have all of these keys. To replace it: '~{unknown}' '+{unknown}={value}'"
+    return f"{unknown} is no key of the configuration.{suggestion(unknown, known)}"
 
 
 def _how_to_quote(error: OverrideParseException) -> str:
@@ -215,24 +216,6 @@ def _how_to_quote(error: OverrideParseException) -> str:
         f"{problem} A value with brackets, braces, parentheses, commas, colons or backslashes needs quotes inside "
         f"those of the shell: \"{key}='{quoted}'\""
     )
-
-
-def of_list_entry(override: str, composed: Mapping[str, Any]) -> str | None:
-    """Return what to write instead of an override whose key leads into a list, but names none of its entries."""
-    key, _, value = override.partition("=")
-    parts = key.split(".")
-    node: Any = composed
-    for place, part in enumerate(parts):
-        if isinstance(node, list) and not (part.isdigit() and int(part) < len(node)):
-            path = ".".join(parts[:place])
-            rest = parts[place + part.isdigit() :]
-            example = f"{'.'.join([path, '0', *rest])}={value}" if node else f"{path}=[...]"
-            return f"{path} is a list of {len(node)}. Entries have numbers, from 0: {example}"
-        try:
-            node = node[int(part)] if isinstance(node, list) else node[part]
-        except (KeyError, TypeError):
-            return None
-    return None
 
 
 def suggestion(key: str, known: Sequence[str]) -> str:

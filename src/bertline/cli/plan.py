@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
+from bertline import planning
 from bertline.cli.composition import composing, sections_in
 from bertline.cli.overrides import LOCAL
 from bertline.config import PipelineConfig
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import read_json, sha256_of_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
-from bertline.planning import (
-    GPUS,
-    THIS_MACHINE,
-    Forecast,
-    PlanConfig,
-    TextSize,
-    Training,
-    changed_sections,
-    forecast,
-    page,
-    read_records,
-    text_size,
-    this_machine,
-    vocab_size,
-)
+from bertline.run.provenance import locked_stages
 
 RECORDS = Path("benchmarks/results")
 
@@ -48,7 +31,7 @@ def plan(composed: dict[str, Any]) -> None:
     Nothing is trained. The page is printed; runs/plan/FINGERPRINT/plan.json contains all figures. It takes overrides
     of the pipeline's configuration, too.
     """
-    asked = validate(PlanConfig, composed["plan"], where="plan")
+    asked = validate(planning.PlanConfig, composed["plan"], where="plan")
     if asked.pipeline:
         say(pipeline_line())
         return
@@ -60,35 +43,29 @@ def plan(composed: dict[str, Any]) -> None:
         )
     training, outlook = forecast_of(config, asked)
     # The same question writes the same file.
-    fingerprint = hashlib.sha256(json.dumps(composed, sort_keys=True).encode()).hexdigest()[:12]
-    path = Path(config.runtime.runs_folder) / "plan" / fingerprint / "plan.json"
+    path = Path(config.runtime.runs_folder) / "plan" / sha256_of_json(composed)[:12] / "plan.json"
     content: dict[str, Any] = {"asked": composed["plan"], "precision": training.device.precision, **asdict(outlook)}
     content |= {name: outlook.total(name) for name in ("steps", "tokens", "targets", "flops", "hours")}
     content |= {"epochs": outlook.epochs, "memory_bytes": outlook.fullest.memory.total, "fits": outlook.fits}
-    content |= {} if asked.price_per_hour is None else {"money": outlook.money(asked.price_per_hour)[0]}
+    if asked.price_per_hour is not None:
+        content["money"] = outlook.money(asked.price_per_hour)[0]
     write_json(path, content)
-    say(f"{page(outlook, training, asked.price_per_hour)}\n\n{path}")
+    say(f"{planning.page(outlook, training, asked.price_per_hour)}\n\n{path}")
 
 
-def forecast_of(config: PipelineConfig, asked: PlanConfig) -> tuple[Training, Forecast]:
+def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[planning.Training, planning.Forecast]:
     """Return the training to plan and its forecast, with as much of the text as is known."""
     if config.corpus.kind == "none" or config.tokenizer.kind == "none":
         raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
-    precision = config.pretrain.precision
-    if asked.device == THIS_MACHINE:
-        hardware = this_machine(precision, num_threads=config.runtime.num_threads)
-    else:
-        hardware = GPUS[asked.device]
-    lock = Path("dvc.lock")
-    made_with: Any = OmegaConf.to_container(OmegaConf.load(lock)) if lock.exists() else {}
-    changed = changed_sections(made_with, to_mapping(config))
-    if asked.corpus_tokens is None:
-        text = text_size(config.corpus, changed)
-    else:
-        text = TextSize(tokens=asked.corpus_tokens, basis="plan.corpus_tokens")
-    training = Training(config, vocab_size(config.tokenizer, changed), hardware.attention_device(precision))
-    records = read_records(RECORDS)
-    return training, forecast(training, hardware, text, num_devices=asked.num_devices, records=records)
+    precision, num_threads = config.pretrain.precision, config.runtime.num_threads
+    hardware = planning.GPUS.get(asked.device) or planning.this_machine(precision, num_threads=num_threads)
+    changed = planning.changed_sections(locked_stages(), to_mapping(config))
+    given = planning.TextSize(asked.corpus_tokens, "plan.corpus_tokens")
+    text = planning.text_size(config.corpus, changed) if asked.corpus_tokens is None else given
+    vocab_size = planning.vocab_size(config.tokenizer, changed)
+    training = planning.Training(config, vocab_size, hardware.attention_device(precision))
+    records = planning.read_records(RECORDS)
+    return training, planning.forecast(training, hardware, text, num_devices=asked.num_devices, records=records)
 
 
 def pipeline_line() -> str:
@@ -99,7 +76,7 @@ def pipeline_line() -> str:
     """
     if LOCAL.exists():
         return "Choices of your own are kept in conf/local: `bertline plan` forecasts their pretraining."
-    machine = this_machine("auto", num_threads=None)
+    machine = planning.this_machine("auto", num_threads=None)
     precision, flops = machine.attention_device("auto").precision, machine.bf16_flops or machine.fp32_flops
     records = [read_json(path) for path in sorted(RECORDS.glob("default_run_*.json"))]
     record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))

@@ -322,6 +322,11 @@ def sha256_of_path(path: Path) -> str:
     return digest.hexdigest()
 
 
+def sha256_of_json(value: Any) -> str:
+    """Return the SHA-256 of a value as JSON, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
 def size_of_path(path: Path) -> int:
     """Return the size in bytes of a file, or of all files in a folder."""
     if path.is_file():

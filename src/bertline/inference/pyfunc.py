@@ -27,7 +27,7 @@ from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Hit, Retrieval
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_source import Record
-from bertline.tracking.serving import Serving
+from bertline.tracking.registration import Serving
 
 PAIR_COLUMN, DOCUMENTS_COLUMN = "text_pair", "documents"
 PACKAGES = (

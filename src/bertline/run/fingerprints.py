@@ -10,11 +10,10 @@ these modules that they use: templates and reference curves.
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -36,25 +35,12 @@ _TEMPLATES = ("*.html", "templates/*", "reference_curves/*.json")
 _RECIPES = "pipelines"
 # These modules print messages, validate, or keep records, which cannot change a result. Those of `run` open,
 # run and record every stage in the same way: a recipe imports them, and their own imports are not followed.
-_WITHOUT_MEANING = frozenset(
-    {
-        "bertline",
-        "bertline.foundation.errors",
-        "bertline.foundation.progress",
-        "bertline.foundation.validation",
-        "bertline.cli.inputs",  # what it says is in the configuration
-        "bertline.config",
-        "bertline.run.stage",
-        "bertline.run.provenance",
-        "bertline.run.pages",
-        "bertline.run.records",
-        "bertline.run.stages",
-        "bertline.run.stopping",
-        "bertline.run.fingerprints",
-        "bertline.training.environment",
-        "bertline.training.progress",
-    }
-)
+_WITHOUT_MEANING = frozenset({
+    "bertline", "bertline.config", "bertline.foundation.errors", "bertline.foundation.progress",
+    "bertline.foundation.validation", "bertline.run.stage", "bertline.run.provenance", "bertline.run.records",
+    "bertline.run.stages", "bertline.run.stopping", "bertline.run.fingerprints", "bertline.training.environment",
+    "bertline.training.progress",
+})  # fmt: skip
 # The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
 _PACKAGES_WITHOUT_MEANING = ("bertline.cli.", "bertline.tracking.")
 _KINDS = "bertline.kinds."
@@ -72,15 +58,11 @@ _ABOVE_ROWS = tuple(f"bertline.{name}." for name in ("encoders", "finetuning", "
 
 
 def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, str]:
-    """Digest every module that a stage's result depends on.
+    """Return a digest of every module that a stage's result depends on, by its name or the path of a recipe.
 
     Args:
         source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
             loaded from.
-
-    Returns:
-        Digests by name of a module or path of a recipe, sorted. The names are included so that a person can see what
-        changed.
     """
     return _closure([stage.name, *stage.modules], source or _SOURCE, stage.name)
 
@@ -130,7 +112,7 @@ def _read(text: str, stage: str | None) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(text)
     if stage is not None:
         _keep_used(tree, stage)
-    return syntax_digest(tree), tuple(_imports(_statements(tree)))
+    return syntax_digest(tree), tuple(_imports(tree))
 
 
 def _keep_used(tree: ast.Module, stage: str) -> None:
@@ -180,22 +162,13 @@ def _defined(statement: ast.stmt) -> set[str]:
     return set()
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements that run, without the expressions in them, which are most of a tree."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            waiting.extend(node.orelse)
-            continue
-        yield node
-        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
-            waiting.extend(getattr(node, name, ()))
-
-
-def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names of all imported modules; those outside bertline and the recipes have no path and are skipped."""
-    for node in nodes:
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of all modules that are imported, but not for types alone; what has no path is skipped later."""
+    checks = (
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+    )
+    for_types = {inner for check in checks for part in check.body for inner in ast.walk(part)}
+    for node in {*ast.walk(tree)} - for_types:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -242,9 +215,6 @@ def _canonical(node: object) -> str:
     return ascii(node)
 
 
-NOT_INSTALLED = "not installed"
-
-
 def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions that a stage's result depends on under a configuration.
 
@@ -267,20 +237,15 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         listed = (package["distribution"] for package in config["python_docs"]["packages"])
         names.update(name for name in listed if name is not None)  # the standard library comes with Python
     python = ".".join(platform.python_version_tuple()[:2])
-    files = _digests_of_named(stage, config)
-    return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, **files, "python": python}
-
-
-def _digests_of_named(stage: Stage, config: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
+    versions = {name: _installed(name) for name in sorted(names, key=str.lower)}
     for key, name in _named_files(stage, config):
         path = Path(name).expanduser()
         if not path.is_file():
             raise ConfigError(
                 f"{key} names {name}, which is not a file. Give the path of a file that is there, or leave it out."
             )
-        found[name] = sha256_of_file(path)[:16]
-    return found
+        versions[name] = sha256_of_file(path)[:16]
+    return {**versions, "python": python}
 
 
 def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -301,22 +266,18 @@ def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the `stage_versions` of every stage that lists any, by the stage's name in DVC."""
-    found: dict[str, dict[str, str]] = {}
-    for stage in STAGES:
-        if not (stage.versions or stage.versions_where):
-            continue
-        for task in config["tasks"] if stage.per_task else (None,):
-            found[stage.full_name(task)] = stage_versions(stage, task, config)
-    return found
+    return {
+        stage.full_name(task): stage_versions(stage, task, config)
+        for stage in STAGES
+        if stage.versions or stage.versions_where
+        for task in (config["tasks"] if stage.per_task else (None,))
+    }
 
 
 def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
     """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
 
     A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
-
-    Raises:
-        DataError: A version differs; the message names both versions.
     """
     from bertline.demo.config import DocsSourceConfig
     from bertline.demo.docstrings import check_versions
@@ -326,9 +287,9 @@ def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
         check_versions(Path(stage_named("corpus").output), config.python_docs)
 
 
-@functools.cache
+@cache
 def _installed(distribution: str) -> str:
     try:
         return metadata.version(distribution).split("+")[0]
     except metadata.PackageNotFoundError:
-        return NOT_INSTALLED  # the stage that needs it reports how to install it
+        return "not installed"  # the stage that needs it reports how to install it

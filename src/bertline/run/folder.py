@@ -113,30 +113,23 @@ def locked_folders(runs: Path) -> list[Path]:
     return sorted(path.parent for path in runs.glob(f"*/*/{_LOCK}") if is_locked(path.parent))
 
 
-@dataclass
-class Outcome:
-    """What a piece of work ends with."""
-
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
 @contextmanager
-def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[Outcome]:
-    """Write to the status of `folder`, whose lock is held, how the block ends, which sets the metrics."""
+def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[dict[str, float]]:
+    """Write to the status of `folder`, whose lock is held, how the block ends, and the figures that it adds."""
     before = read_status(folder)
     started_s = time.time() - (before.work_s or 0.0 if before.state in ("stopped", "failed") else 0.0)
     write_status(folder, Status(state="running", started_s=started_s))
-    outcome = Outcome()
+    figures: dict[str, float] = {}
     status = Status(state="stopped")
     try:
         with ExitStack() as stack:
             if config.tracking.enabled and config.tracking.system_metrics:
                 node = node_name(num_nodes, os.environ)
                 stack.enter_context(load_sampled(folder, config.tracking.system_metrics_every_s, node=node))
-            yield outcome
+            yield figures
         result = folder / RESULT_NAME
         digest = sha256_of_path(result) if result.is_dir() else None
-        status = Status(state="finished", metrics=dict(outcome.metrics), result_sha256=digest)
+        status = Status(state="finished", metrics=figures, result_sha256=digest)
     except PeerLostError as error:
         status = Status(state="stopped", message=str(error))
         raise

@@ -51,11 +51,6 @@ def running_under_dvc() -> bool:
     return "DVC_STAGE" in os.environ
 
 
-def experiment_name() -> str | None:
-    """Return the name of the running DVC experiment, if any."""
-    return os.environ.get("DVC_EXP_NAME")
-
-
 def artifact_digest(path: Path) -> str:
     """Return the digest that DVC recorded for an artifact, else the first 36 characters of its SHA-256."""
     stages = locked_stages() if running_under_dvc() else {}
@@ -87,8 +82,7 @@ def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
     kept: dict[str, str] = {}
     with suppress(BertlineError):
         kept = read_json(path) if path.exists() else {}
-    digests: dict[str, str] = {}
-    new: dict[str, str] = {}
+    digests, new = dict[str, str](), dict[str, str]()
     for name, place in inputs.items():
         mark, newest = _mark_of(place)
         digests[name] = kept.get(mark) or sha256_of_path(place)
@@ -101,15 +95,10 @@ def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
     return digests
 
 
-def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
-    """Return the paths of inputs that are gone, or whose content is not that of a run folder's frozen configuration."""
-    digests: Mapping[str, str] = frozen["made_of"]["inputs"]
-    paths = {name: Path(frozen["inputs"][name]) for name in digests}
-    present = digests_of(
-        {name: path for name, path in paths.items() if path.exists()},
-        Path(frozen["config"]["runtime"]["runs_folder"]),
-    )
-    return [path.as_posix() for name, path in paths.items() if present.get(name) != digests[name]]
+def changed_inputs(before: Mapping[str, str], inputs: Mapping[str, Path], runs_folder: Path) -> list[str]:
+    """Return the paths of inputs that are gone, or whose content has another digest than before."""
+    present = digests_of({name: path for name, path in inputs.items() if path.exists()}, runs_folder)
+    return [path.as_posix() for name, path in inputs.items() if present.get(name) != before[name]]
 
 
 def _mark_of(path: Path) -> tuple[str, float]:

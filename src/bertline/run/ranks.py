@@ -28,15 +28,7 @@ import psutil
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
-from bertline.run.folder import (
-    Status,
-    finished_status,
-    held,
-    is_locked,
-    read_frozen,
-    read_status,
-    work_of,
-)
+from bertline.run.folder import Status, finished_status, held, is_locked, read_frozen, read_status, work_of
 from bertline.run.stopping import stop_on_signals
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import Node, adopt_srun_ranks, outside_step
@@ -46,8 +38,8 @@ TO_BE_REQUEUED = 85
 JOINS = "BERTLINE_JOIN"
 """Set in the tasks of a job array: each leads the work, or takes a share of what another one leads."""
 _LOOK_S = 1.0
-# On a file system that machines share, a new file may become visible only some time after it was written.
-_FILE_SYSTEM_LAG_S = 15.0
+FILE_SYSTEM_LAG_S = 15.0
+"""On a file system that machines share, a new file may become visible only some time after it was written."""
 
 
 def run_on_devices(folder: Path, function: str, runtime: RuntimeConfig, node: Node) -> Status:
@@ -78,7 +70,7 @@ def run_on_devices(folder: Path, function: str, runtime: RuntimeConfig, node: No
         del os.environ[name]
     with _signals_passed_on(), suppress(ChildFailedError):
         elastic_launch(config, sys.executable)("-m", "bertline.run.ranks", str(folder), function)
-    until = time.monotonic() + _FILE_SYSTEM_LAG_S
+    until = time.monotonic() + FILE_SYSTEM_LAG_S
     while (status := read_status(folder)).state in ("new", "running") and not node.is_first:
         if time.monotonic() > until:
             raise BertlineError(
@@ -110,7 +102,7 @@ def _signals_passed_on() -> Iterator[None]:
 
 def main(folder: Path, function: str) -> int:
     """Be a rank; returns the exit status of the process."""
-    from bertline.run.stage import do_work, imported  # which imports this module
+    from bertline.run.stage import imported  # which imports this module
 
     adopt_srun_ranks(os.environ)
     stop_on_signals()
@@ -122,9 +114,7 @@ def main(folder: Path, function: str) -> int:
         elif JOINS in os.environ:
             _lead_or_join(folder, function)
         else:
-            with held(folder):
-                if finished_status(folder) is None:
-                    do_work(folder, function)
+            _lead(folder, function)
     except KeyboardInterrupt as error:
         if JOINS in os.environ:
             say(f"this task lets go of what it had in progress: {error}")
@@ -136,17 +126,24 @@ def main(folder: Path, function: str) -> int:
     return 0
 
 
+def _lead(folder: Path, function: str) -> None:
+    """Do the work of a run folder, unless it is finished."""
+    from bertline.run.stage import do_work
+
+    with held(folder):
+        if finished_status(folder) is None:
+            do_work(folder, function)
+
+
 def _lead_or_join(folder: Path, function: str) -> None:
     """Lead the work of a run folder, or take a share of it while another machine leads."""
-    from bertline.run.stage import do_work, imported
+    from bertline.run.stage import imported
 
     frozen, config = read_frozen(folder)
     join = imported(f"{function.partition(':')[0]}:join")
     while read_status(folder).state not in ("finished", "failed"):
         if not is_locked(folder):
-            with held(folder):
-                if finished_status(folder) is None:
-                    do_work(folder, function)
+            _lead(folder, function)
         elif join(work_of(frozen, config, folder), is_led=lambda: is_locked(folder)):
             return
 

@@ -1,41 +1,42 @@
-"""What MLflow shows of a run besides curves (name, note, source, charted metrics), and what DVC shows of a stage."""
+"""What people see of a stage besides its result: in MLflow name, note, source and figures, in DVC five figures, a page.
+
+The same inputs give the same page; it is sent to a remote server only where `tracking.log_text` allows. What the pages
+need is imported by each function: the recipe of the corpus does without torch.
+"""
 
 from __future__ import annotations
 
 import getpass
-import hashlib
-import json
+import os
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertline.config import PipelineConfig
-from bertline.evaluation.facts import read_result
-from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.evaluation.facts import PipelineFolders, read_result
+from bertline.foundation.files import read_json, sha256_of_json, sha256_of_path, write_json
 from bertline.foundation.formats import count, markdown_table
-from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.mappings import value_at
+from bertline.foundation.progress import say
 from bertline.pretraining.objectives.base import Objective, shown_means
-from bertline.run.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
+from bertline.run.provenance import artifact_digest, git_commit, running_under_dvc
 from bertline.run.stages import Stage
 from bertline.tasks.metrics.names import metric_name
 from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
 
+if TYPE_CHECKING:
+    from bertline.run.stage import StageRun
+
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
 _HEADLINE_PARAMS = (
-    "corpus.kind",
-    "tokenizer.vocab_size",
-    "model.num_hidden_layers",
-    "model.hidden_size",
-    "objective.kind",
-    "optimizer.kind",
-    "optimizer.lr",
-    "pretrain.start_from",
-    "pretrain.seed",
-)
+    "corpus.kind", "tokenizer.vocab_size", "model.num_hidden_layers", "model.hidden_size", "objective.kind",
+    "optimizer.kind", "optimizer.lr", "pretrain.start_from", "pretrain.seed",
+)  # fmt: skip
 _OTHER_FIGURES = 30
 """Most figures of a stage that its note lists; `figures.json` among the artifacts has all."""
 
@@ -59,10 +60,9 @@ def opening_record(
     """
     commit = git_commit()
     tags = {"git.commit": commit, **source_tags(f"pipelines/{stage.name}.py")}
-    if experiment := experiment_name():
+    if experiment := os.environ.get("DVC_EXP_NAME"):
         tags["dvc.experiment"] = experiment
     digests = {f"bertline.input_sha256.{key}": sha for key, sha in made_of["inputs"].items()}
-    content = json.dumps({"config": tracked, "commit": commit}, sort_keys=True)
     return Record(
         tracking=config.tracking,
         opened_s=time.time(),
@@ -76,9 +76,9 @@ def opening_record(
             tables=list(stage.tables),
         ),
         pipeline=RunRecord(
-            key=hashlib.sha256(content.encode()).hexdigest()[:12],
+            key=sha256_of_json({"config": tracked, "commit": commit})[:12],
             name=pipeline_name(config),
-            params=headline_params(tracked),
+            params={key: value for key in _HEADLINE_PARAMS if (value := value_at(tracked, key)) is not None},
             tags=tags,
             config=tracked,
         ),
@@ -92,8 +92,8 @@ def add_result(
     record.log_metrics(charted(metrics))
     # Names of labels are the user's own words.
     record.log_artifact(output / MANIFEST_NAME, contains_text=stage.per_task)
-    record.set_tags(stage_page(config, stage, name, metrics, output))
-    record.set_tags({"bertline.output_sha256": sha256_of_path(output)})
+    record.tags.update(stage_page(config, stage, name, metrics, output))
+    record.tags["bertline.output_sha256"] = sha256_of_path(output)
 
 
 def source_tags(recipe: str) -> dict[str, str]:
@@ -108,12 +108,6 @@ def source_tags(recipe: str) -> dict[str, str]:
     with suppress(OSError, KeyError):  # an account without a name, as in some containers
         tags["mlflow.user"] = getpass.getuser()
     return tags
-
-
-def headline_params(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the pipeline's run by dotted key, those of its configuration that it has."""
-    params = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
-    return {key: value for key, value in params.items() if value is not None}
 
 
 def charted(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -136,7 +130,7 @@ def stage_page(
         if stage.name == "pretrain":
             title = ": ".join([name, *_loss(config, metrics)])
         shown = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
-        blocks.append(markdown_table(["figure", "value"], [(f"`{key}`", _number(value)) for key, value in shown]))
+        blocks.append(markdown_table(["figure", "value"], [(f"`{key}`", short_number(value)) for key, value in shown]))
     return {NAME_TAG: title, NOTE_TAG: "\n\n".join(blocks)}
 
 
@@ -163,13 +157,13 @@ def pipeline_page(
     scores = _loss(config, metrics)
     if not scores:  # a checkpoint was fine-tuned
         scores = [f"{task} {result['arms']['encoder']['test_mean']:.3f}" for task, result in results.items()]
-    note = []
-    if rows:  # MLflow folds all but the first lines away
-        note += ["\n".join(sentences), markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
-    note.append(
+    note = [
         f"Report: `{report.as_posix()}`, and `report.html` among the artifacts below; `config.yaml` there is the whole "
-        f"configuration. Commit {git_commit()[:10]}.",
-    )
+        f"configuration. Commit {git_commit()[:10]}."
+    ]
+    if rows:  # first: MLflow folds all but the first lines away
+        table = markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)
+        note = ["\n".join(sentences), table, *note]
     return headline, {NAME_TAG: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
 
 
@@ -192,7 +186,8 @@ def _with_std(arm: Mapping[str, Any]) -> str:
     return f"{arm['test_mean']:.3f}{spread}"
 
 
-def _number(value: float) -> str:
+def short_number(value: float) -> str:
+    """Format a figure with four digits, and a large one or a count as such."""
     return count(value) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -240,21 +235,99 @@ def write_headline(
 
 
 def _patterns(stage: str, objective: Objective) -> dict[str, str]:
-    """Return the patterns of the keys of a stage's figures by headline name."""
+    """Return the patterns of the keys of a stage's figures by headline name; an empty one matches no key."""
     loss = f"val/{objective.judged_by}"
-    baseline = next(term.figure for term in objective.terms if term.name == objective.judged_by)
+    baseline = next(term.figure for term in objective.terms if term.name == objective.judged_by) or ""
     patterns = {
         "corpus": {"rows": "train/documents"},
         "tokenizer": {"rows": "vocab_size"},
         "examples": {"rows": r"length_\d+/train_examples"},
         "task_data": {"rows": "train_rows"},
-        "pretrain": {
-            "score": f"val/{objective.metrics[0].name}",
-            "baseline": baseline or "",  # matches no key
-            "loss": loss,
-        },
+        "pretrain": {"score": f"val/{objective.metrics[0].name}", "baseline": baseline, "loss": loss},
         "sweep": {"score": r"test/.+_mean"},
         "evaluate": {"score": r"[^/]+/encoder/.+_mean", "loss": loss},
         "export": {"rows": r"[^/]+/bytes"},
     }
     return patterns[stage]
+
+
+def show_corpus(stage: StageRun) -> None:
+    """Print the share of each source, and what was dropped."""
+    from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, names_of_files
+    from bertline.corpus.sources import sources_in_words
+    from bertline.corpus.storage import FORMAT_VERSION, KIND
+
+    table = read_manifest(stage.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
+    if table is not None:
+        say(f"corpus: {sources_in_words(table)}")
+    drops = read_json(stage.output / DROPS_NAME)
+    dropped = drops_in_words(drops["counts"], names_of_files(drops))
+    say(f"corpus: {dropped}; samples: {stage.output / DROPS_NAME}, and on the page that the tokenizer stage writes")
+
+
+def show_data(stage: StageRun) -> Path:
+    """Write the data page, print what it concludes of the vocabulary, and return where it stands."""
+    from bertline.evaluation.data_page import write_data_page
+    from bertline.evaluation.vocabulary_survey import survey_vocabulary
+    from bertline.tokenization.config import ByteBpeTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
+    from bertline.tokenization.counting import CorpusText
+
+    config, corpus = stage.config.tokenizer, stage.inputs["corpus"]
+    assert not isinstance(config, NoTokenizerConfig)  # then the stage was skipped
+    survey = survey_vocabulary(
+        stage.output,
+        CorpusText(corpus, stage.engine, stage.shards),
+        compare=config.compare,
+        was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
+    )
+    shutil.rmtree(stage.shards, ignore_errors=True)
+    assert stage.stage.page is not None
+    page = kept = stage.folder / Path(stage.stage.page).name
+    write_data_page(page, corpus, survey)
+    stage.record.log_artifact(page, contains_text=True)
+    if running_under_dvc():
+        kept = Path(stage.stage.page)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, kept)
+    answer = f"{survey.conclusion} " if survey.given else ""
+    say(f"tokenizer: {answer}Samples of the text, words that are cut, and other vocabularies on this text: {kept}")
+    return kept
+
+
+def show_report(stage: StageRun, metrics: Mapping[str, float], folders: PipelineFolders) -> None:
+    """Attach the report to the pipeline's run, with the headline figures and the verdicts."""
+    report = stage.output / "report.html"
+    headline, tags = pipeline_page(stage.config, metrics, folders.sweeps, report)
+    pipeline = stage.records.pipeline
+    pipeline.log_metrics(headline)
+    pipeline.tags.update(tags)
+    pipeline.log_artifact(report, contains_text=True)
+    pipeline.log_artifact(stage.output / "plots", contains_text=False)
+
+
+def register_models(stage: StageRun, folders: PipelineFolders) -> None:
+    """Register the encoder and the model of each task, unless `export.register` is false."""
+    from bertline.export.usage import is_pair
+    from bertline.inference.pyfunc import serving_of
+    from bertline.run.summary import standing_of
+    from bertline.tracking.registration import Registration
+    from bertline.tracking.sending import register
+
+    config = stage.config.export
+    if not config.register:
+        return
+    tags = {"git.commit": git_commit(), "bertline.export": stage.fingerprint}
+    if stage.config.pretrains:
+        encoder = stage.output / "encoder"
+        serving = serving_of(encoder, pair=False, dataset=None)
+        register(stage.folder, config.model_name, encoder, Registration(alias=config.alias, tags=tags, serving=serving))
+    for task, sweep in folders.sweeps.items():
+        model = stage.output / task
+        pair = is_pair(stage.config.tasks[task], sweep / "predictions.parquet")
+        registration = Registration(
+            alias=config.alias,
+            tags=tags,
+            serving=serving_of(model, pair=pair, dataset=(task, folders.tasks[task].as_posix())),
+            standing=standing_of(sweep, alias=config.champion_alias),
+        )
+        register(stage.folder, f"{config.model_name}-{task}", model, registration)

@@ -22,30 +22,26 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bertline.foundation.errors import BertlineError, ConfigError, MachineError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.foundation.progress import say, warn
 from bertline.foundation.signals import RECEIVED, STOP_SIGNALS
 from bertline.run.folder import Status, finished_status, is_locked, read_frozen, read_status, write_status
-from bertline.run.ranks import JOINS, TO_BE_REQUEUED
+from bertline.run.ranks import FILE_SYSTEM_LAG_S, JOINS, TO_BE_REQUEUED
 from bertline.run.stages import stage_named
 from bertline.run.stopping import Stopped, named
 from bertline.training.config import RuntimeConfig, SlurmLauncherConfig
 from bertline.training.environment import environment_for_training, outside_step
 
 T = TypeVar("T")
-SCRIPT_NAME = "job.sh"
 _STARTS = "starts.jsonl"
 _COMMANDS = ("sbatch", "squeue", "scontrol")
 _ANSWERS_IN_S = 60
 _ASK_QUEUE_S = 3.0
 _LOOK_S = 0.5
-# A job that has just left the queue may have written its status a moment ago, on another machine.
-_FILE_SYSTEM_LAG_S = 15.0
 # A controller that restarts must not cost the rest of the work.
 _CONTROLLER_BACK_S = 600.0
 _REQUEUED_IN_S = 120.0
@@ -61,15 +57,8 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
     """Submit the job of a run folder, or attach to it, and return the status when the work has ended.
 
     Args:
-        folder: Run folder, on a file system that the nodes share.
-        function: Import path of the work.
         ranks: Whether the work has a rank for each device (pretraining), else it may be a job array (a sweep).
         freeze: Writes the run folder's configuration; called if a job is submitted.
-
-    Raises:
-        Stopped: A signal ended the following; the job continues.
-        BertlineError: The job left the queue before its work was done.
-        MachineError: There is no Slurm here, or it refused the job.
     """
     launcher = runtime.launcher
     assert isinstance(launcher, SlurmLauncherConfig)
@@ -118,7 +107,7 @@ def _submitted(
     """Submit the job; return its number. Of two jobs of a name, the second starts later and finds the result."""
     freeze()
     write_status(folder, Status(state="new"))
-    script = folder / SCRIPT_NAME
+    script = folder / "job.sh"
     write_atomically(script, job_script(folder, function, runtime, name=name, ranks=ranks))
     # On the command line it comes before what SBATCH_JOB_NAME says.
     answer = _run("sbatch", "--parsable", f"--job-name={name}", str(script))
@@ -140,8 +129,10 @@ def _followed(folder: Path, name: str, job_id: str) -> Status:
         shown = log.stat().st_size
     while True:
         shown = _show(log, shown)
-        if read_status(folder).state in ("finished", "failed"):
-            break
+        status = read_status(folder)
+        if status.state in ("finished", "failed"):
+            _show(log, shown)
+            return status
         now = time.monotonic()
         if now >= next_look:
             next_look = now + _ASK_QUEUE_S
@@ -154,13 +145,9 @@ def _followed(folder: Path, name: str, job_id: str) -> Status:
                 gone_since = None
             elif not is_locked(folder):
                 gone_since = gone_since or now
-                if now - gone_since >= _FILE_SYSTEM_LAG_S:
+                if now - gone_since >= FILE_SYSTEM_LAG_S:
                     break
         time.sleep(_LOOK_S)
-    _show(log, shown)
-    status = read_status(folder)
-    if status.state in ("finished", "failed"):
-        return status
     raise BertlineError(
         f"job {job_id} ended before its work was done ({end_of(job_id) or 'Slurm has forgotten how'}). Its last words:"
         f"\n{_last_lines(folder)}Run the same command again: the work is submitted again and resumes"
@@ -187,11 +174,7 @@ def _last_lines(folder: Path) -> str:
 
 
 def job_script(folder: Path, function: str, runtime: RuntimeConfig, *, name: str, ranks: bool) -> str:
-    """Return the job script of a run folder; for its arguments see `run_job`.
-
-    Raises:
-        ConfigError: A path has a character that sbatch would replace.
-    """
+    """Return the job script of a run folder; for its arguments see `run_job`."""
     launcher = runtime.launcher
     assert isinstance(launcher, SlurmLauncherConfig)
     place, log = Path.cwd(), (folder / "log").resolve()
@@ -219,16 +202,9 @@ def job_script(folder: Path, function: str, runtime: RuntimeConfig, *, name: str
     }
     lines = [f"--{key}={shlex.quote(str(value))}" for key, value in options.items() if value is not None]
     python = shlex.quote(launcher.python or sys.executable)
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            *(f"#SBATCH {flag}" for flag in [*lines, "--requeue", *launcher.flags]),
-            "",
-            *launcher.setup,
-            f"exec {python} -m bertline.run.slurm {shlex.quote(str(folder))} {function}",
-            "",
-        ]
-    )
+    flags = [f"#SBATCH {flag}" for flag in [*lines, "--requeue", *launcher.flags]]
+    work = f"exec {python} -m bertline.run.slurm {shlex.quote(str(folder))} {function}"
+    return "\n".join(["#!/bin/bash", *flags, "", *launcher.setup, work, ""])
 
 
 def srun_command(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool) -> list[str]:
@@ -241,21 +217,10 @@ def srun_command(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: 
     assert isinstance(launcher, SlurmLauncherConfig)
     nodes, tasks = (runtime.num_nodes, runtime.num_devices) if ranks else (1, 1)
     cores = _cores(runtime, launcher, ranks=ranks)
-    return [
-        "srun",
-        f"--nodes={nodes}",
-        f"--ntasks-per-node={tasks}",
-        *([] if cores is None else [f"--cpus-per-task={cores}"]),  # srun does not take it over from sbatch
-        "--kill-on-bad-exit=0",
-        "--wait=0",
-        *launcher.srun_flags,
-        *shlex.split(launcher.container or ""),
-        launcher.python or sys.executable,
-        "-m",
-        "bertline.run.ranks",
-        str(folder),
-        function,
-    ]
+    flags = [f"--nodes={nodes}", f"--ntasks-per-node={tasks}", "--kill-on-bad-exit=0", "--wait=0"]
+    flags += [] if cores is None else [f"--cpus-per-task={cores}"]  # srun does not take it over from sbatch
+    python = [*shlex.split(launcher.container or ""), launcher.python or sys.executable]
+    return ["srun", *flags, *launcher.srun_flags, *python, "-m", "bertline.run.ranks", str(folder), function]
 
 
 def _cores(runtime: RuntimeConfig, launcher: SlurmLauncherConfig, *, ranks: bool) -> int | None:
@@ -363,11 +328,8 @@ def this_job(environment: Mapping[str, str]) -> str:
 
 def _requeued(job_id: str) -> int:
     """Put the job back into the queue, which ends this process; returns the exit status where it is not put back."""
-    if (state := end_of(job_id).partition(",")[0]) not in (
-        "RUNNING",
-        "SUSPENDED",
-        "",
-    ):  # cancelled by a person, or requeued by Slurm
+    state = end_of(job_id).partition(",")[0]
+    if state not in ("RUNNING", "SUSPENDED", ""):  # cancelled by a person, or requeued by Slurm
         say(f"job {job_id} stops here ({state})")
         return TO_BE_REQUEUED
     answer = _patiently(lambda: _answered("scontrol", "requeue", job_id), for_s=_CONTROLLER_BACK_S)
@@ -387,8 +349,7 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A job in the queue."""
 
     job_id: str
@@ -407,7 +368,7 @@ def job_named(name: str) -> Job | None:
         return None
     # Those that run stand first.
     job_id, state, reason = min(rows, key=lambda row: (row[1] == "PENDING", -int(row[0])))
-    return Job(job_id=job_id, state=state, reason=reason)
+    return Job(job_id, state, reason)
 
 
 def end_of(job_id: str) -> str:

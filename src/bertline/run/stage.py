@@ -12,8 +12,6 @@ The work runs in the recipe's own process. Under DVC the result goes to `artifac
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import pkgutil
 import shutil
@@ -33,19 +31,20 @@ from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,
     folder_written_atomically,
+    sha256_of_json,
     tidy_partial,
     write_atomically,
     write_json,
 )
-from bertline.foundation.mappings import ABSENT, differences, value_at
+from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.validation import to_mapping
+from bertline.foundation.work import Work
 from bertline.run.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
 from bertline.run.folder import (
     CONFIG_NAME,
     RESULT_NAME,
-    Outcome,
     Status,
     finished_status,
     held,
@@ -64,7 +63,7 @@ from bertline.run.provenance import (
     write_provenance,
 )
 from bertline.run.ranks import run_on_devices
-from bertline.run.records import add_result, opening_record, write_headline
+from bertline.run.records import add_result, opening_record, short_number, write_headline
 from bertline.run.slurm import run_job
 from bertline.run.stages import ENCODERS, HEADLINE, METRICS, SOURCES, STAGES, Stage, stage_named
 from bertline.run.stopping import Stopped, named
@@ -92,9 +91,9 @@ class StageRun:
     """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
-    outcome: Outcome = field(default_factory=Outcome)
-    """What `finish` sets for the status, where the recipe does the work."""
-    opened_s: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+    """Those of the status, which `finish` adds where the recipe does the work."""
+    opened_s: float
     """When the recipe opened the stage, in seconds of the monotonic clock."""
 
     @property
@@ -105,7 +104,7 @@ class StageRun:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of `made_of`."""
-        return hashlib.sha256(json.dumps(self.made_of, sort_keys=True).encode()).hexdigest()[:12]
+        return sha256_of_json(self.made_of)[:12]
 
     @property
     def folder(self) -> Path:
@@ -150,15 +149,8 @@ class StageRun:
     def work(self, function: str) -> dict[str, float]:
         """Do the stage's long work, or resume it, and copy its result to `output`; return its headline figures.
 
-        With one device it is a call in this process; with several, torchrun starts a process for each; under Slurm it
-        is a job, which does the same.
-
-        Args:
-            function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
-
-        Raises:
-            BertlineError: The work failed; what was saved is resumed by the same command.
-            Stopped: A signal stopped it.
+        `function` is the import path of a function of a `Work`: `bertline.pretraining.run:run`. With one device it is
+        called in this process; with several, torchrun starts a process for each; under Slurm a job does the same.
         """
         runtime, several = self.config.runtime, self.stage.on_several_devices
         try:
@@ -196,7 +188,7 @@ class StageRun:
     def finish(self, metrics: Mapping[str, float]) -> None:
         """Record the headline figures and print where the result is."""
         self._refuse_changes()
-        self.outcome.metrics = metrics
+        self.figures |= metrics
         target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
         write_json(target, dict(metrics))
         kept = self.folder / "headline.json"
@@ -210,7 +202,7 @@ class StageRun:
         if self.stage.is_long and read_status(self.folder).state != "finished":  # nothing was to be done
             write_status(self.folder, Status(state="finished", metrics=dict(metrics)))
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
-        shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
+        shown = ", ".join(f"{key} {short_number(metrics[key])}" for key in scores_first[:8])
         shutil.rmtree(self.shards, ignore_errors=True)
         say(f"{self.name}: {self.output} ({shown})")
 
@@ -219,10 +211,7 @@ class StageRun:
         if not running_under_dvc():
             return  # the frozen configuration is the record
         changed = changed_sections(self.stage, self.task_name, self.made_of["sections"])
-        present = {key: path for key, path in self.inputs.items() if path.exists()}
-        digests = digests_of(present, Path(self.config.runtime.runs_folder))
-        now = {key: digests.get(key, ABSENT) for key in self.inputs}
-        changed += [self.inputs[key].as_posix() for key in differences(self.made_of["inputs"], now)]
+        changed += changed_inputs(self.made_of["inputs"], self.inputs, Path(self.config.runtime.runs_folder))
         if not changed:
             return
         if not (self.folder / RESULT_NAME).exists():  # DVC deletes the outputs of a stage before it runs it again
@@ -264,11 +253,6 @@ def open_stage(
         composed: The composed configuration, with `task_name` if the stage works on one task, and with `inputs`
             (folders by artifact name) to read instead of those in `artifacts/`; by hand only.
         places: More such folders.
-
-    Raises:
-        ConfigError: The configuration is not valid or names no known task.
-        ArtifactError: A stage before this one has not been run, or was run under another configuration.
-        MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
     opened_s = time.monotonic()
     stage, task = stage_named(name), composed.get("task_name")
@@ -276,8 +260,15 @@ def open_stage(
     if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
         drop_leftovers(Path(stage.output.format(task=task)))
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
-    run = _stage_run(stage, _task_of(stage, task, config), config, {**_named_inputs(composed), **(places or {})})
-    run = dataclasses.replace(run, opened_s=opened_s)
+    task = _task_of(stage, task, config)
+    inputs = _inputs_of(stage, task, config, {**_named_inputs(composed), **(places or {})})
+    made_of = {
+        "sections": tracked_sections(stage, task, config),
+        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
+        "code": code_fingerprint(stage),
+        "versions": stage_versions(stage, task, to_mapping(config)),
+    }
+    run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
     leave_record(run.folder, run.records)
     with (
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
@@ -288,7 +279,7 @@ def open_stage(
             return
         with held(run.folder):
             run.freeze()
-            with recorded(run.folder, config) as run.outcome:
+            with recorded(run.folder, config) as run.figures:
                 yield run
 
 
@@ -302,21 +293,22 @@ def imported(function: str) -> Callable[..., Any]:
 def do_work(folder: Path, function: str) -> dict[str, float]:
     """Do the work of a run folder whose lock this process holds; return its headline figures."""
     frozen, config = read_frozen(folder)
-    stage = stage_named(frozen["stage"])
-    with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as outcome:
-        refuse_other_inputs(changed_inputs(frozen), folder)
-        outcome.metrics = imported(function)(work_of(frozen, config, folder))
-        refuse_other_inputs(changed_inputs(frozen), folder)
+    stage, work = stage_named(frozen["stage"]), work_of(frozen, config, folder)
+    with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
+        _refuse_other_inputs(frozen, work)
+        figures |= imported(function)(work)
+        _refuse_other_inputs(frozen, work)
         write_provenance(folder / RESULT_NAME, frozen, config.runtime)
-    return dict(outcome.metrics)
+    return figures
 
 
-def refuse_other_inputs(paths: list[str], folder: Path) -> None:
+def _refuse_other_inputs(frozen: Mapping[str, Any], work: Work) -> None:
     """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new."""
-    if paths:
+    runs = Path(work.config.runtime.runs_folder)
+    if paths := changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
         raise ArtifactError(
-            f"what {folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command again: it "
-            "opens a run for what is there now"
+            f"what {work.folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command "
+            "again: it opens a run for what is there now"
         )
 
 
@@ -371,18 +363,6 @@ def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | No
             + how_to_register(task)
         )
     return task
-
-
-def _stage_run(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> StageRun:
-    """Return a stage under a configuration and with its present inputs, before it is opened."""
-    inputs = _inputs_of(stage, task, config, places)
-    made_of = {
-        "sections": tracked_sections(stage, task, config),
-        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
-        "code": code_fingerprint(stage),
-        "versions": stage_versions(stage, task, to_mapping(config)),
-    }
-    return StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of)
 
 
 def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
@@ -485,7 +465,3 @@ def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) 
 def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a configuration that results depend on."""
     return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
-
-
-def _short(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"

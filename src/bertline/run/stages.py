@@ -51,6 +51,7 @@ class VersionsWhere:
     versions: tuple[str, ...]
 
 
+_TRAINING = ("torch", "pytorch-lightning", "numpy", "tokenizers", "transformers")
 _SEARCHES = ("retrieval", "reranking")
 _DOCS_SOURCES = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 
@@ -90,10 +91,6 @@ class Stage:
     def full_name(self, task: str | None) -> str:
         """Return `sweep@docs_library` for a stage of one task, else the stage's name."""
         return f"{self.name}@{task}" if self.per_task else self.name
-
-    def command(self, task: str | None) -> str:
-        """Return the command that runs the stage by hand."""
-        return f"python pipelines/{self.name}.py{f' task_name={task}' if self.per_task else ''}"
 
 
 STAGES = (
@@ -140,7 +137,7 @@ STAGES = (
         modules=("bertline.pretraining.run",),
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT), str(USER_PRETRAINING_TEACHER)),
         output="artifacts/pretrain",
-        versions=("torch", "pytorch-lightning", "numpy", "tokenizers", "transformers"),
+        versions=_TRAINING,
         versions_where=(
             VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),
             VersionsWhere("pretrain.initial_embeddings", None, ("scikit-learn", "scipy")),
@@ -183,22 +180,11 @@ STAGES = (
         sections=("tasks.{task}", "sweep"),
         modules=("bertline.sweep.run",),
         inputs=(
-            f"{ENCODERS}/{{task}}",
-            "artifacts/tasks/{task}",
-            f"{USER_START}/{{task}}",
-            f"{USER_TEACHER}/{{task}}",
+            *(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}"),
+            *(f"{USER_START}/{{task}}", f"{USER_TEACHER}/{{task}}"),
         ),
         output="artifacts/sweep/{task}",
-        versions=(
-            "torch",
-            "pytorch-lightning",
-            "numpy",
-            "scipy",
-            "scikit-learn",
-            "optuna",
-            "tokenizers",
-            "transformers",
-        ),
+        versions=(*_TRAINING, "scipy", "scikit-learn", "optuna"),
         versions_where=(VersionsWhere("tasks.{task}.kind", _SEARCHES, ("bm25s", "faiss-cpu")),),
         is_long=True,
         attachments=(
@@ -217,14 +203,7 @@ STAGES = (
         summary="The figures of all stages, the curves and the report.",
         sections=("evaluate", "tasks"),
         modules=("bertline.evaluation.build",),
-        inputs=(
-            "artifacts/corpus",
-            "artifacts/tokenizer",
-            "artifacts/examples",
-            "artifacts/pretrain",
-            "artifacts/tasks",
-            "artifacts/sweep",
-        ),
+        inputs=tuple(f"artifacts/{name}" for name in ("corpus", "tokenizer", "examples", "pretrain", "tasks", "sweep")),
         output="artifacts/evaluate",
         versions=("torch", "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "tokenizers", "transformers"),
     ),
@@ -241,11 +220,7 @@ STAGES = (
 
 
 def stage_named(name: str) -> Stage:
-    """Return the stage with a name.
-
-    Raises:
-        ConfigError: No stage has this name.
-    """
+    """Return the stage with a name; ConfigError if there is none."""
     known = {stage.name: stage for stage in STAGES}
     if name not in known:
         raise ConfigError(f"there is no stage {name!r}; known: {', '.join(known)}")

@@ -8,7 +8,6 @@ from typing import Any
 
 from bertline.config import PipelineConfig
 from bertline.evaluation.facts import PipelineFolders
-from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.validation import to_mapping
@@ -18,7 +17,7 @@ from bertline.run.provenance import git_commit
 from bertline.run.stage import without_untracked
 from bertline.run.stages import ARTIFACTS, METRICS, STAGES
 from bertline.run.unused import OF_PRETRAINING, SECTIONS_OF_PRETRAINING, is_unused
-from bertline.tracking.champions import Standing
+from bertline.tracking.registration import Standing
 
 
 def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None = None) -> PipelineFolders:
@@ -28,21 +27,15 @@ def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None =
         inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. All other
             folders are those in `artifacts/`.
     """
-    corpus, tokenizer, examples = (None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING)
-    tasks = {name: ARTIFACTS / "tasks" / name for name in config.tasks}
-    sweeps = {name: ARTIFACTS / "sweep" / name for name in config.tasks}
-    if inputs is not None:
+    pretraining = {name: None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING}
+    if inputs is None:
+        tasks, sweeps = ({name: ARTIFACTS / kind / name for name in config.tasks} for kind in ("tasks", "sweep"))
+        encoder = ARTIFACTS / "pretrain"
+    else:
         (name,) = config.tasks
-        tasks, sweeps = {name: inputs["tasks"]}, {name: inputs["sweep"]}
-    return PipelineFolders(
-        corpus=corpus,
-        tokenizer=tokenizer,
-        examples=examples,
-        pretrain=ARTIFACTS / "pretrain" if inputs is None else inputs["pretrain"],
-        tasks=tasks,
-        sweeps=sweeps,
-        params=used_params(config),
-    )
+        tasks, sweeps, encoder = {name: inputs["tasks"]}, {name: inputs["sweep"]}, inputs["pretrain"]
+    params = used_params(config)
+    return PipelineFolders(**pretraining, pretrain=encoder, tasks=tasks, sweeps=sweeps, params=params)
 
 
 def used_params(config: PipelineConfig) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def stage_metrics(config: PipelineConfig) -> dict[str, dict[str, float]]:
 
 def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
     """Return what a model card states about how the model was made."""
-    artifacts = ("corpus", "tokenizer", "examples", "pretrain") if config.pretrains else ()
+    artifacts = (*OF_PRETRAINING, "pretrain") if config.pretrains else ()
     manifests = {name: ARTIFACTS / name / MANIFEST_NAME for name in artifacts}
     return {
         "params": used_params(config),
@@ -74,16 +67,13 @@ def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
 
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
     """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display."""
-    path = sweep_folder / "standing.json"
-    if not path.exists():
-        raise ArtifactError(f"{path} is missing; the sweep was run by an older bertline. Run it again (dvc repro).")
     result = read_json(sweep_folder / "result.json")
     arm = result["arms"]["encoder"]
     return Standing(
         alias=alias,
         data_hash=result["data_hash"],
         metric=result["metric"],
-        dev=Measured.from_json(read_json(path)),
+        dev=Measured.from_json(read_json(sweep_folder / "standing.json")),
         test_score=arm["test_mean"],
         test_std=arm["test_std"],
     )

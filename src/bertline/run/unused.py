@@ -31,9 +31,6 @@ def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
     """Skip a stage that the configuration does not use; return False if the stage is needed.
 
     Under DVC its folder gets a manifest that states why it is empty; by hand nothing is written.
-
-    Raises:
-        ConfigError: The configuration is not valid.
     """
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
     if not is_unused(name, config):

@@ -36,12 +36,7 @@ _OF_TASKS = (USER_TASKS, USER_START, USER_TEACHER, USER_UNLABELLED)
 
 
 def link_user_data(config: PipelineConfig) -> None:
-    """Create every place that DVC watches, as a link if the configuration names a path for it.
-
-    Raises:
-        ConfigError: A named path does not exist or cannot be linked, other data is already in the place, or a folder
-            contains links to folders, whose content DVC would not see.
-    """
+    """Create every place that DVC watches, as a link if the configuration names a path for it."""
     named = _named_paths(config)
     of_tasks = [folder / task for task in config.tasks for folder in _OF_TASKS]
     sources = config.corpus.sources if isinstance(config.corpus, SourcesCorpusConfig) else {}
@@ -59,15 +54,16 @@ def link_user_data(config: PipelineConfig) -> None:
                 place.unlink()
             # A hidden file, so that no reader takes it for data; DVC warns about empty folders.
             write_atomically(place / _PLACEHOLDER, f"Put your own data into {place}, or link it there.\n")
-        _refuse_inner_links(place)
+        for inner in place.rglob("*"):  # nothing where the place is a file
+            if inner.is_symlink() and inner.is_dir():
+                raise ConfigError(
+                    f"{inner} is a link to a folder, and DVC does not look behind links inside {place}: a change there "
+                    f"would go unnoticed. Link {place} itself to the folder that holds it, or copy the files in."
+                )
 
 
 def checked(mapping: Mapping[str, Any]) -> PipelineConfig:
-    """Validate a composed configuration; a path that does not exist is named before what would follow from it.
-
-    Raises:
-        ConfigError: The configuration is not valid.
-    """
+    """Validate a composed configuration; a path that does not exist is named before what would follow from it."""
     try:
         return pipeline_config(mapping)
     except ConfigError:
@@ -76,11 +72,7 @@ def checked(mapping: Mapping[str, Any]) -> PipelineConfig:
 
 
 def check_paths(config: PipelineConfig) -> None:
-    """Check that every path of the user's data exists, without linking anything.
-
-    Raises:
-        ConfigError: A named path does not exist, or is an empty folder.
-    """
+    """Check that every path of the user's data exists and is no empty folder, without linking anything."""
     for place, (key, path) in _named_paths(config).items():
         if not _is_in(place, path) or not place.exists():  # into the place itself, data may still be put
             _require_existing(key, path)
@@ -178,12 +170,3 @@ def _base_of(path: str) -> Path:
     parts = whole.parts
     plain = next(index for index, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:plain])
-
-
-def _refuse_inner_links(place: Path) -> None:
-    for inner in place.rglob("*"):  # nothing where the place is a file
-        if inner.is_symlink() and inner.is_dir():
-            raise ConfigError(
-                f"{inner} is a link to a folder, and DVC does not look behind links inside {place}: a change there "
-                f"would go unnoticed. Link {place} itself to the folder that holds all of it, or copy the files in."
-            )

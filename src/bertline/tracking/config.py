@@ -123,6 +123,11 @@ def masked(text: str) -> str:
     return text
 
 
+def first_line(error: object) -> str:
+    """Return what an error says first, masked; the name of its type if it says nothing."""
+    return masked(str(error)).strip().partition("\n")[0].partition(" (Caused by")[0][:300] or type(error).__name__
+
+
 def has_credentials(uri: str) -> bool:
     """Return whether an address has a user name or password before its host, or a secret in its query.
 
@@ -143,8 +148,10 @@ def is_local(uri: str) -> bool:
     """Return whether a store is on this machine.
 
     Example:
-        >>> is_local("sqlite:///runs/mlflow.db"), is_local("http://127.0.0.1:5000"), is_local("http://mlflow:5000")
-        (True, True, False)
+        >>> [is_local(uri) for uri in ("sqlite:///runs/mlflow.db", "/tmp/mlruns", "http://127.0.0.1:5000", "http://[::1]")]
+        [True, True, True, True]
+        >>> is_local("http://mlflow:5000"), is_local("http://10.0.0.3:5000"), is_local("postgresql://db/mlflow")
+        (False, False, False)
     """
     return uri.startswith("sqlite:") or (urlsplit(uri).hostname or "") in _LOCAL_HOSTS
 

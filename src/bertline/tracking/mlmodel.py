@@ -25,7 +25,7 @@ from mlflow.types.schema import AnyType, Array, Object, Property
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import size_of_path
 from bertline.foundation.manifests import versions_of
-from bertline.tracking.serving import Serving
+from bertline.tracking.registration import Serving
 
 MLMODEL = "MLmodel"
 FORMAT = "pyfunc 1"

@@ -83,10 +83,6 @@ class RunRecord:
         """Add headline figures."""
         self.metrics.update({key: float(value) for key, value in metrics.items()})
 
-    def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Add or replace tags."""
-        self.tags.update(tags)
-
     def log_artifact(self, path: Path, *, contains_text: bool) -> None:
         """Attach a file or folder as it is now; a missing one is left out."""
         if path.exists():

@@ -18,11 +18,10 @@ from mlflow.exceptions import MlflowException
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, sha256_of_path
 from bertline.foundation.progress import say, warn
-from bertline.tracking.champions import Standing, Verdict, challenged
 from bertline.tracking.config import TrackingConfig, masked
 from bertline.tracking.mlmodel import FORMAT, write_mlmodel
 from bertline.tracking.record import NOTE_TAG
-from bertline.tracking.serving import Registration
+from bertline.tracking.registration import Registration, Standing, Verdict, challenged
 from bertline.tracking.store import Store, dataset_inputs, metric_key
 
 _CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
@@ -97,9 +96,8 @@ def _new_version(
         name, model.artifact_location, run_id=run_id, tags=dict(tags), model_id=model.model_id
     )
     # By this tag MLflow lists the versions on the page of the model.
-    client.set_logged_model_tags(
-        model.model_id, {_VERSIONS_TAG: json.dumps([{"name": name, "version": int(created.version)}])}
-    )
+    versions = json.dumps([{"name": name, "version": int(created.version)}])
+    client.set_logged_model_tags(model.model_id, {_VERSIONS_TAG: versions})
     return created
 
 
@@ -109,15 +107,9 @@ def _log_scores(client: MlflowClient, run_id: str, model_id: str, task: str, row
     client.log_inputs(run_id, [dataset])
     # The score on test has the name that it has among the headline metrics of the pipeline.
     scores = {standing.metric: standing.test_score, f"dev_{standing.metric}": standing.dev.mean}
+    rows_and_model = {"dataset_name": task, "dataset_digest": dataset.dataset.digest, "model_id": model_id}
     for name, score in scores.items():
-        client.log_metric(
-            run_id,
-            f"{task}/{metric_key(name)}",
-            score,
-            dataset_name=task,
-            dataset_digest=dataset.dataset.digest,
-            model_id=model_id,
-        )
+        client.log_metric(run_id, f"{task}/{metric_key(name)}", score, **rows_and_model)
 
 
 def _description_of(folder: Path) -> str:
@@ -148,21 +140,15 @@ def _challenge(client: MlflowClient, name: str, version: str, content: str, stan
     tags = client.get_model_version(name, str(champion)).tags
     if tags.get(_CONTENT_TAG) == content:
         return Verdict(True, "holds the champion's weights in the present format and replaces it")
-    return challenged(standing, _standing_of(client, tags))
-
-
-def _standing_of(client: MlflowClient, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Read the standing stored with a version; empty if there is none or it cannot be read."""
+    known: dict[str, Any] = {}
     run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
-    if not place:
-        return {}
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            content: dict[str, Any] = read_json(Path(client.download_artifacts(run_id, place, folder)))
-        except (MlflowException, OSError, ValueError) as error:
-            warn(f"what is known of the champion cannot be read ({error})")
-            return {}
-    return content
+    if place:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                known = read_json(Path(client.download_artifacts(run_id, place, folder)))
+            except (MlflowException, OSError, ValueError) as error:
+                warn(f"what is known of the champion cannot be read ({error})")
+    return challenged(standing, known)
 
 
 def _content_of(folder: Path) -> str:
@@ -173,7 +159,6 @@ def _content_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-REASON_TAG, BEFORE_TAG, TIME_TAG = "bertline.promoted.reason", "bertline.promoted.before", "bertline.promoted.at"
 _SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
 
 
@@ -182,45 +167,32 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
 
     Returns:
         The version that had the alias, or `none`, and the one that has it now, with their scores, for display.
-
-    Raises:
-        ConfigError: Tracking is disabled, the reason is empty, or the model or version does not exist. Nothing is
-            changed.
     """
     if not reason.strip():
         raise ConfigError('reason is empty; say why this version is taken, for whoever asks later: reason="..."')
     if not config.enabled:
         raise ConfigError("tracking.enabled is false, so there is no registry. Run with tracking.enabled=true.")
     client = Store(config.uri, config.experiment_name).client
-    versions = _versions(client, name, masked(config.uri))
-    if version not in versions:
-        there = ", ".join(sorted(versions, key=int))
-        raise ConfigError(f"{name} has no version {version!r}; it has {there}. Nothing was changed.")
-    before = str(client.get_registered_model(name).aliases.get(alias, "none"))
-    tags = {REASON_TAG: reason.strip(), BEFORE_TAG: before, TIME_TAG: f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"}
-    for tag, value in tags.items():
-        client.set_model_version_tag(name, version, tag, value)
-    client.set_registered_model_alias(name, alias, version)
-    return _described(before, versions), _described(version, versions)
-
-
-def _versions(client: MlflowClient, name: str, uri: str) -> dict[str, Mapping[str, str]]:
-    """Return the tags of each version.
-
-    Raises:
-        ConfigError: The model does not exist or cannot be looked up.
-    """
-    quoted = name.replace("'", "''")
+    quoted, uri = name.replace("'", "''"), masked(config.uri)
     try:
-        versions = client.search_model_versions(f"name = '{quoted}'")
+        found = client.search_model_versions(f"name = '{quoted}'")
     except MlflowException as error:
         raise ConfigError(f"{name} cannot be looked up in {uri}: {masked(str(error))}") from error
-    if not versions:
+    if not found:
         raise ConfigError(
             f"{uri} has no registered model {name!r}. Run the stage export first, or check task_name and "
             "export.model_name."
         )
-    return {str(version.version): dict(version.tags) for version in versions}
+    versions = {str(one.version): dict(one.tags) for one in found}
+    if version not in versions:
+        there = ", ".join(sorted(versions, key=int))
+        raise ConfigError(f"{name} has no version {version!r}; it has {there}. Nothing was changed.")
+    before = str(client.get_registered_model(name).aliases.get(alias, "none"))
+    tags = {"reason": reason.strip(), "before": before, "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"}
+    for tag, value in tags.items():
+        client.set_model_version_tag(name, version, f"bertline.promoted.{tag}", value)
+    client.set_registered_model_alias(name, alias, version)
+    return _described(before, versions), _described(version, versions)
 
 
 def _described(version: str, versions: Mapping[str, Mapping[str, str]]) -> str:

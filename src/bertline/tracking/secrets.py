@@ -7,30 +7,18 @@ from __future__ import annotations
 
 import configparser
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from bertline.foundation.errors import ConfigError
 from bertline.tracking.config import has_credentials, masked
 
 DVC_CONFIG = Path(".dvc/config")
-_DVC_SECRETS = frozenset(
-    {
-        "access_key_id",
-        "account_key",
-        "client_secret",
-        "connection_string",
-        "gdrive_client_secret",
-        "oss_key_id",
-        "oss_key_secret",
-        "password",
-        "sas_token",
-        "secret_access_key",
-        "session_token",
-        "token",
-    }
-)
+_DVC_SECRETS = frozenset({
+    "access_key_id", "account_key", "client_secret", "connection_string", "gdrive_client_secret", "oss_key_id",
+    "oss_key_secret", "password", "sas_token", "secret_access_key", "session_token", "token",
+})  # fmt: skip
 _OWN_MESSAGES = ("tracking.uri", "tracking.studies_url")  # TrackingConfig refuses these with messages of its own
 _OF_THE_USER = (".sentences",)  # the user's text may say anything
 _VARIABLES = {
@@ -44,11 +32,7 @@ _HUB = (
 
 
 def refuse_secrets(mapping: Mapping[str, Any]) -> None:
-    """Raise an error if a value of a configuration, at any depth, is or contains a secret.
-
-    Raises:
-        ConfigError: The message names all keys with secrets, without the values.
-    """
+    """Raise a ConfigError that names all keys of a configuration, at any depth, whose value is or contains a secret."""
     problems = [
         f"{key} has a password, a token or a key in it, and configurations are written to params.yaml, which git "
         f"tracks. Leave it out here: {_VARIABLES.get(key.partition('.')[0], _HUB)}."
@@ -62,11 +46,7 @@ def refuse_secrets(mapping: Mapping[str, Any]) -> None:
 
 
 def refuse_secrets_of_dvc(path: Path = DVC_CONFIG) -> None:
-    """Raise an error if DVC's configuration file, which git tracks, has the credentials of a remote.
-
-    Raises:
-        ConfigError: The message names the option and the ways that keep it out of git.
-    """
+    """Raise a ConfigError if DVC's configuration file, which git tracks, has the credentials of a remote."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read(path, encoding="utf-8")
@@ -94,14 +74,9 @@ def is_secret(text: str) -> bool:
     """
     if masked(text) != text:
         return True
-    return text.startswith(("http://", "https://")) and _is_address(text) and has_credentials(text)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return bool(urlsplit(text).netloc)
-    except ValueError:
-        return False
+    with suppress(ValueError):  # it is no address
+        return text.startswith(("http://", "https://")) and has_credentials(text)
+    return False
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:

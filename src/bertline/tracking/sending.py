@@ -1,14 +1,13 @@
 """Sends run folders to MLflow: whatever the files have and the server lacks, each value once.
 
-The files of a run folder are the record, and there is no queue: `send` compares them with the server. It may therefore
-be called at any time and any number of times: every few seconds while a stage works (`sending`), when it ends, and
-later by a command for what a server did not take. Importing this module is cheap; MLflow is imported at the first use.
+The files of a run folder are the record, and there is no queue: they are compared with the server. A folder may
+therefore be sent any number of times: every few seconds while a stage works (`sending`), when it ends, and later by a
+command (`send_all`). Importing this module is cheap; MLflow is imported at the first use.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import threading
 import time
@@ -18,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_path, size_of_path
+from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path, size_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
-from bertline.tracking.config import TrackingConfig, database_file, is_local, masked
+from bertline.tracking.config import TrackingConfig, database_file, first_line, is_local, masked
 from bertline.tracking.record import (
     NOTE_TAG,
     PARENT_TAG,
@@ -36,7 +35,7 @@ from bertline.tracking.record import (
     Table,
     read_record,
 )
-from bertline.tracking.serving import Registration
+from bertline.tracking.registration import Registration
 
 if TYPE_CHECKING:
     from bertline.tracking.store import Point, Status, Store, StoredRun
@@ -86,19 +85,11 @@ def sending(folder: Path) -> Iterator[None]:
             )
 
 
-def send(folder: Path) -> bool:
-    """Send what the server lacks of a run folder, and return whether it has everything now.
+def send_all(folders: Iterable[Path]) -> list[Path]:
+    """Send what the server lacks of run folders, and return those of which it still lacks something.
 
     A second process, or a second call, sends nothing twice; a folder that another process is sending is left to it.
-    What the server does not take is a warning.
-    """
-    return not send_all([folder])
-
-
-def send_all(folders: Iterable[Path]) -> list[Path]:
-    """Send run folders as `send` does, and return those of which a server lacks something.
-
-    A server that cannot be reached is tried once.
+    What the server does not take is a warning, and one that cannot be reached is tried once.
     """
     left: list[Path] = []
     silent: set[str] = set()
@@ -108,7 +99,7 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
             if read_record(folder).tracking.uri in silent or not sender.send():
                 left.append(folder)
         except Exception as error:
-            warn(f"{folder} was not sent: {_first_line(error)}")
+            warn(f"{folder} was not sent: {first_line(error)}")
             left.append(folder)
             if not isinstance(error, BertlineError | ValueError | TypeError | LookupError):  # of this folder alone
                 silent.add(sender.uri)
@@ -134,7 +125,7 @@ def register(folder: Path, name: str, model: Path, registration: Registration) -
         store = _store(record.tracking)
         return register_folder(store, _pipeline_run(store, record).id, name, model, registration)
     except Exception as error:
-        warn(f"{name} was not registered: {_first_line(error)}")
+        warn(f"{name} was not registered: {first_line(error)}")
         return None
 
 
@@ -160,8 +151,8 @@ def _send_until(ended: threading.Event, sender: _Sender) -> None:
                 sender.send()
             except Exception as error:
                 if sender.problem is None:
-                    say(f"{sender.target} takes no records now ({_first_line(error)}). The work continues.")
-                sender.problem = _first_line(error)
+                    say(f"{sender.target} takes no records now ({first_line(error)}). The work continues.")
+                sender.problem = first_line(error)
                 pause_s = min(max(2 * pause_s, _EVERY_S), _LONGEST_PAUSE_S)
             else:
                 if sender.problem is not None:
@@ -304,7 +295,7 @@ class _Sender:
         self._attempt("inputs", run.log_inputs, content.inputs)
         if content.config is not None:
             config = content.config if own_text else without_text(content.config)
-            self._attempt("config.yaml", run.attach_config, config, _sha256(config))
+            self._attempt("config.yaml", run.attach_config, config, sha256_of_json(config))
 
     def _send_files(self, run: StoredRun, content: RunRecord, *, own_text: bool, finished: bool) -> None:
         for one in content.files:
@@ -340,7 +331,7 @@ class _Sender:
         except Exception as error:
             if not refused(error):
                 raise
-            warn(f"{self.target} refused {part} of {self.folder}: {_first_line(error)}")
+            warn(f"{self.target} refused {part} of {self.folder}: {first_line(error)}")
             self._refused.add(part)
 
     def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
@@ -403,7 +394,7 @@ class _Sender:
             with suppress(FileNotFoundError):
                 status = file.stat()
                 states.append([file.name, status.st_size, status.st_mtime_ns])
-        return _sha256(states)
+        return sha256_of_json(states)
 
     def _notice(self, message: str) -> None:
         if message not in self._notices:
@@ -420,12 +411,3 @@ def _store(tracking: TrackingConfig) -> Store:
 def _pipeline_run(store: Store, record: Record) -> StoredRun:
     key, name = record.pipeline.key, record.pipeline.name
     return store.find_or_create_run({PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=record.opened_s)
-
-
-def _sha256(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0].split(" (Caused by")[0]
-    return masked(text[:200]) or type(error).__name__

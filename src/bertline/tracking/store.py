@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,15 +47,9 @@ _MAX_DIGEST_CHARACTERS = 36  # a DVC folder hash (32 + `.dir`) just fits
 PARAMS_PER_BATCH = 100
 METRICS_PER_BATCH = 1000
 _REFUSALS = (
-    "BAD_REQUEST",
-    "FEATURE_DISABLED",
-    "INVALID_PARAMETER_VALUE",
-    "INVALID_STATE",
-    "PERMISSION_DENIED",
-    "RESOURCE_ALREADY_EXISTS",
-    "RESOURCE_DOES_NOT_EXIST",
-    "UNAUTHENTICATED",
-)
+    "BAD_REQUEST", "FEATURE_DISABLED", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "PERMISSION_DENIED",
+    "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST", "UNAUTHENTICATED",
+)  # fmt: skip
 _EXPERIMENT_TAGS = {
     # MLflow shows the first line, and the rest on a click.
     NOTE_TAG: "A run for each pipeline, below it one for each stage, below a sweep one for each trial.\n\n"
@@ -259,16 +253,9 @@ class StoredRun:
 
 def dataset_inputs(inputs: Mapping[str, tuple[str, str]]) -> list[DatasetInput]:
     """Convert names with paths and digests to MLflow entities. No data is read; digests identify the content."""
+    tags = [InputTag("mlflow.data.context", "input")]
     return [
-        DatasetInput(
-            Dataset(
-                name=name,
-                digest=digest[:_MAX_DIGEST_CHARACTERS],
-                source_type="local",
-                source=json.dumps({"uri": path}),
-            ),
-            [InputTag("mlflow.data.context", "input")],
-        )
+        DatasetInput(Dataset(name, digest[:_MAX_DIGEST_CHARACTERS], "local", json.dumps({"uri": path})), tags)
         for name, (path, digest) in inputs.items()
     ]
 
@@ -360,13 +347,10 @@ def _artifact_location(uri: str) -> str | None:
     return (folder.resolve() / "mlartifacts").as_posix()
 
 
-@contextmanager
-def _only_one(uri: str) -> Iterator[None]:
-    """Hold a lock while a local database is opened: concurrent creation of MLflow's tables fails."""
+def _only_one(uri: str) -> AbstractContextManager[None]:
+    """Return a lock to hold while a local database is opened: concurrent creation of MLflow's tables fails."""
     database = database_file(uri)
     if database is None:
-        yield
-        return
+        return nullcontext()
     database.parent.mkdir(parents=True, exist_ok=True)
-    with locked(database.with_name(f".{database.name}.lock")):
-        yield
+    return locked(database.with_name(f".{database.name}.lock"))

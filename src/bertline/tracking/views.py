@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -29,25 +28,19 @@ class View(NamedTuple):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelNames:
-    """Names under which the models of tasks are registered."""
-
-    prefix: str
-    """What stands before the name of the task: `bertline-`."""
-    champion: str
-    """Alias of the best version of a task."""
-
-
-def prepared_views(config: TrackingConfig, server: str, names: ModelNames) -> list[View]:
+def prepared_views(config: TrackingConfig, server: str, *, prefix: str, champion: str) -> list[View]:
     """Return the pages that show something: the newest report, pipelines compared, pretraining curves, the best model
     of each task, its trials, those of them that failed, all models.
+
+    Args:
+        prefix: What stands before the name of the task in that of its registered model: `bertline-`.
+        champion: Alias of the best version of a task.
     """
     store = Store(config.uri, config.experiment_name)
-    return [View(title, f"{server}/#/{page}") for title, page in _pages(store, names)]
+    return [View(title, f"{server}/#/{page}") for title, page in _pages(store, prefix, champion)]
 
 
-def _pages(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
+def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]]:
     experiment = store.experiment_id()
     # Without a filter of its own, the page would keep the one that was last used.
     yield "all runs", f"experiments/{experiment}/runs?{_query({'searchFilter': '', **_WORKFLOW})}"
@@ -64,9 +57,13 @@ def _pages(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
             shown = {"metric": json.dumps(losses[0]), "plot_metric_keys": json.dumps(losses[:1]), "x_axis": "step"}
             ids = [run.info.run_id for run in pretrainings]
             yield "pretraining curves", f"metric?{_runs(ids, experiment)}&{_query(shown)}"
-    for task, version in _champions(store, names):
-        yield f"best model of {task}", f"models/{names.prefix}{task}/versions/{version}?{_query(_WORKFLOW)}"
-    for name, sweep in _newest_sweeps(runs).items():
+    for model in store.client.search_registered_models(f"name LIKE '{prefix}%'", order_by=["name ASC"]):
+        if (version := model.aliases.get(champion)) is not None:
+            title = f"best model of {model.name.removeprefix(prefix)}"
+            yield title, f"models/{model.name}/versions/{version}?{_query(_WORKFLOW)}"
+    staged = [(run.data.tags.get(STAGE_TAG, ""), run.info.run_id) for run in reversed(runs)]
+    newest_sweeps = {name: sweep for name, sweep in staged if name.startswith("sweep@")}
+    for name, sweep in sorted(newest_sweeps.items()):
         trials = [run for run in runs if run.data.tags.get(PARENT_TAG) == sweep and TRIAL_TAG in run.data.tags]
         scored = [run for run in trials if run.data.metrics]
         encoder_trials = [run.info.run_id for run in scored if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
@@ -89,23 +86,6 @@ def _reported(store: Store, newest_first: list[Any]) -> str | None:
         if REPORT in {file.path for file in store.client.list_artifacts(pipeline)}:
             return str(pipeline)
     return None
-
-
-def _champions(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
-    """Yield the tasks that have a champion, each with the champion's version."""
-    models = store.client.search_registered_models(f"name LIKE '{names.prefix}%'", order_by=["name ASC"])
-    for model in models:
-        if (version := model.aliases.get(names.champion)) is not None:
-            yield model.name.removeprefix(names.prefix), str(version)
-
-
-def _newest_sweeps(newest_first: list[Any]) -> dict[str, str]:
-    """Return the newest run of the sweep of each task, by the stage's name."""
-    sweeps: dict[str, str] = {}
-    for run in newest_first:
-        if (name := run.data.tags.get(STAGE_TAG, "")).startswith("sweep@"):
-            sweeps.setdefault(name, run.info.run_id)
-    return dict(sorted(sweeps.items()))
 
 
 def _runs(ids: list[str], experiment: str) -> str:

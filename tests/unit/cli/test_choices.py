@@ -14,20 +14,17 @@ PLAIN = {"model": {"hidden_size": 128}, "optimizer": {"lr": 0.003}}
 SET = {"model": {"hidden_size": 768}, "optimizer": {"lr": 0.003}}
 
 
-def test_what_an_experiment_set_is_at_stake_when_composition_would_undo_it() -> None:
-    text = header(SET, {"model.hidden_size": 768})
-    assert choices_at_stake(text, SET, PLAIN) == {"model.hidden_size": (768, 128)}
-
-
-def test_an_edited_conf_is_not_at_stake() -> None:
-    text = header(PLAIN, {})
-    assert choices_at_stake(text, PLAIN, {**PLAIN, "optimizer": {"lr": 0.001}}) == {}
-
-
-def test_a_hand_edit_of_params_is_at_stake() -> None:
-    text = header(PLAIN, {})
-    edited = {**PLAIN, "optimizer": {"lr": 0.5}}
-    assert choices_at_stake(text, edited, PLAIN) == {"optimizer.lr": (0.5, 0.003)}
+@pytest.mark.parametrize(
+    ("written", "chosen", "present", "composed", "at_stake"),
+    [
+        (SET, {"model.hidden_size": 768}, SET, PLAIN, {"model.hidden_size": (768, 128)}),
+        (PLAIN, {}, PLAIN, {**PLAIN, "optimizer": {"lr": 0.001}}, {}),
+        (PLAIN, {}, {**PLAIN, "optimizer": {"lr": 0.5}}, PLAIN, {"optimizer.lr": (0.5, 0.003)}),
+    ],
+    ids=["an experiment", "an edited conf", "an edited params.yaml"],
+)
+def test_what_composition_would_undo_is_at_stake(written, chosen, present, composed, at_stake) -> None:
+    assert choices_at_stake(header(written, chosen), present, composed) == at_stake
 
 
 def test_params_yaml_of_the_repository_is_what_configure_wrote() -> None:

@@ -52,7 +52,7 @@ def test_a_single_file_is_named_with_what_was_found_and_what_to_do(check: Check,
 def test_short_documents_and_duplicates_do_not_count(check: Check, texts: Callable[..., str], tmp_path: Path) -> None:
     place = texts("a", "a", "b", "c")
     (tmp_path / "my texts" / "short.txt").write_text("Too short.")
-    with pytest.raises(ConfigError, match=r"3 documents to train on \(left out: 1 duplicates, 1 too short\).*min_docu"):
+    with pytest.raises(ConfigError, match=r"3 documents to train on \(left out: 2 too short or duplicates\).*min_docu"):
         check("corpus=text", place)
     check("corpus=text", place, "corpus.deduplicate=none")
 

@@ -52,7 +52,11 @@ def built(given: GivenFiles, tmp_path: Path, **changes: Any) -> dict[str, float 
 
 def given_text(tmp_path: Path, content: str, name: str = "rows.csv") -> GivenFiles:
     (tmp_path / name).write_text(content)
-    given = given_files(tmp_path / name, NO_SPLITS, None)
+    return given_splits(tmp_path / name)
+
+
+def given_splits(data: Path | None = None, **splits: Path) -> GivenFiles:
+    given = given_files(data, {**NO_SPLITS, **splits}, None)
     assert given is not None
     return given
 
@@ -77,13 +81,8 @@ def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
 def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None:
     for name in ("train.csv", "valid.csv", "my_test.csv"):
         (tmp_path / name).write_text(FILES["csv"])
-    given = given_files(tmp_path, NO_SPLITS, None)
-    assert given is not None
-    assert {split: path.name for split, path in given.files.items()} == {
-        "train": "train.csv",
-        "dev": "valid.csv",
-        "test": "my_test.csv",
-    }
+    named = {split: path.name for split, path in given_splits(tmp_path).files.items()}
+    assert named == {"train": "train.csv", "dev": "valid.csv", "test": "my_test.csv"}
 
 
 def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Path) -> None:
@@ -110,8 +109,7 @@ def test_splits_are_part_of_the_place_and_links_that_are_right_stay(tmp_path: Pa
     (tmp_path / "b.csv").write_text(FILES["csv"].replace("text number", "other"))
     places = {}
     for split in ("dev", "test"):
-        given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", split: tmp_path / "b.csv"}, None)
-        assert given is not None
+        given = given_splits(train=tmp_path / "a.csv", **{split: tmp_path / "b.csv"})
         task, _ = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
         places[split] = Path(task["source"]["path"])
         links = {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()}
@@ -124,8 +122,7 @@ def test_splits_are_part_of_the_place_and_links_that_are_right_stay(tmp_path: Pa
 def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\none,1\ntwo,4.8\n")
     (tmp_path / "b.csv").write_text("text,label\nthree,5.0\n")
-    given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", "test": tmp_path / "b.csv"}, None)
-    assert given is not None
+    given = given_splits(train=tmp_path / "a.csv", test=tmp_path / "b.csv")
     task = task_of_files(given, "regression", {}, shipped_task)
     assert (task["low"], task["high"]) == (1.0, 5.0)
 
@@ -136,11 +133,7 @@ def test_rows_are_named_by_the_users_own_file(tmp_path: Path) -> None:
     given_text(tmp_path / "a", FILES["csv"], "my reviews.csv")
     for name in ("my test.csv", "my reviews.csv"):
         given_text(tmp_path / "b", FILES["csv"].replace("text number", "other"), name)
-        given = given_files(
-            None, {**NO_SPLITS, "train": tmp_path / "a/my reviews.csv", "test": tmp_path / "b" / name}, None
-        )
-        assert given is not None
-        built(given, tmp_path)
+        built(given_splits(train=tmp_path / "a/my reviews.csv", test=tmp_path / "b" / name), tmp_path)
         ids = [pq.read_table(tmp_path / "rows" / f"{split}.parquet")["ids"][0].as_py() for split in ("train", "test")]
         own = ["my reviews.csv", name] if name == "my test.csv" else ["train_my reviews.csv", f"test_{name}"]
         assert [each.rpartition(":")[0] for each in ids] == own
@@ -174,10 +167,8 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
 def test_the_task_is_named_after_its_file_or_the_folder_of_train(tmp_path: Path) -> None:
     (tmp_path / "Hotel Reviews").mkdir()
     train = tmp_path / "Hotel Reviews" / "train.csv"
-    names = [
-        task_name_of(GivenFiles(files={"train": path}, format="csv"), None) for path in (train, tmp_path / "a-b.csv")
-    ]
-    assert names == ["hotel_reviews", "a_b"]
+    for path, name in ((train, "hotel_reviews"), (tmp_path / "a-b.csv", "a_b")):
+        assert task_name_of(GivenFiles(files={"train": path}, format="csv"), None) == name
     with pytest.raises(ConfigError, match="letters, digits and underscores"):
         task_name_of(None, "a/b")
 

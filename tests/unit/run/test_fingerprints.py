@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.run.fingerprints import _imports, _statements, code_fingerprint, syntax_digest
+from bertline.run.fingerprints import code_fingerprint, syntax_digest
 from bertline.run.stages import STAGES, stage_named
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
@@ -42,27 +42,37 @@ def changed(source: Path, module: str, old: str, new: str) -> set[str]:
     return {stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]}
 
 
-def test_a_comment_or_a_docstring_changes_no_fingerprint(source: Path) -> None:
-    assert changed(source, "bertline.modeling.attention", "from __future__", "# a remark\nfrom __future__") == set()
-    assert changed(source, "bertline.modeling.attention", '"""', '"""Other words. ') == set()
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("modeling.attention", "from __future__", "# a remark\nfrom __future__"),
+        ("modeling.attention", '"""', '"""Other words. '),
+        ("foundation.progress", "warning: ", "beware: "),
+        ("cli.composition", "resolve=True", "resolve=False"),  # what it composes is a dependency of its own
+    ],
+)
+def test_comments_words_and_the_command_line_change_no_fingerprint(
+    source: Path, module: str, old: str, new: str
+) -> None:
+    assert changed(source, f"bertline.{module}", old, new) == set()
 
 
-def test_a_changed_seed_formula_changes_every_stage_that_draws_by_it(source: Path) -> None:
-    assert {"corpus", "examples", "pretrain", "sweep"} <= changed(
-        source, "bertline.foundation.seeds", "digest_size=8", "digest_size=9"
-    )
-
-
-def test_a_changed_model_changes_pretrain_and_what_follows_but_no_data_stage(source: Path) -> None:
-    stages = changed(source, "bertline.modeling.bert", "class ", "UNUSED = 1\n\n\nclass ")
-    assert {"pretrain", "sweep"} <= stages
-    assert not stages & {"corpus", "tokenizer", "examples", "task_data"}
-
-
-def test_a_changed_sweep_leaves_pretrain_alone(source: Path) -> None:
-    stages = changed(source, "bertline.sweep.run", "from __future__", "UNUSED = 1\nfrom __future__")
-    assert "sweep" in stages
-    assert "pretrain" not in stages
+@pytest.mark.parametrize(
+    ("module", "old", "new", "stages", "others"),
+    [
+        ("foundation.seeds", "digest_size=8", "digest_size=9", {"corpus", "examples", "pretrain", "sweep"}, set()),
+        (
+            *("modeling.bert", "class ", "UNUSED = 1\n\n\nclass ", {"pretrain", "sweep"}),
+            {"corpus", "tokenizer", "examples", "task_data"},
+        ),
+        ("sweep.run", "from __future__", "UNUSED = 1\nfrom __future__", {"sweep"}, {"pretrain"}),
+    ],
+)
+def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(
+    source: Path, module: str, old: str, new: str, stages: set[str], others: set[str]
+) -> None:
+    found = changed(source, f"bertline.{module}", old, new)
+    assert stages <= found and not found & others
 
 
 @pytest.mark.parametrize(
@@ -98,15 +108,6 @@ def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source:
         "evaluate",
         "export",
     ]
-
-
-def test_wording_of_errors_and_progress_changes_nothing(source: Path) -> None:
-    assert changed(source, "bertline.foundation.progress", "warning: ", "beware: ") == set()
-
-
-def test_the_command_line_is_part_of_no_stage(source: Path) -> None:
-    """What it composes is a dependency of its own, and its help and errors change no result."""
-    assert changed(source, "bertline.cli.composition", "resolve=True", "resolve=False") == set()
 
 
 @pytest.mark.parametrize(
@@ -185,25 +186,3 @@ def test_imports_inside_functions_are_reached(tmp_path: Path) -> None:
         "pipelines/other.py",
         "pipelines/pretrain.py",
     }
-
-
-def test_an_import_is_found_in_every_kind_of_block() -> None:
-    blocks = (
-        "def f():\n    {}",
-        "async def f():\n    {}",
-        "class A:\n    def g(self):\n        {}",
-        "if a:\n    pass\nelif b:\n    {}",
-        "if a:\n    pass\nelse:\n    {}",
-        "try:\n    {}\nfinally:\n    pass",
-        "try:\n    pass\nexcept E:\n    {}",
-        "try:\n    pass\nexcept* E:\n    {}",
-        "try:\n    pass\nexcept E:\n    pass\nelse:\n    {}",
-        "try:\n    pass\nfinally:\n    {}",
-        "with a:\n    {}",
-        "for a in b:\n    {}",
-        "while a:\n    pass\nelse:\n    {}",
-        "match a:\n    case 1:\n        {}",
-    )
-    for block in blocks:
-        text = block.format("import one.two")
-        assert list(_imports(_statements(ast.parse(text)))) == ["one.two"], text

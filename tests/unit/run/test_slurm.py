@@ -154,7 +154,7 @@ def test_a_job_of_the_name_is_followed_and_not_submitted_again(
 def test_a_job_that_left_the_queue_before_its_work_was_done_shows_its_last_words(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm, "_FILE_SYSTEM_LAG_S", 0)
+    monkeypatch.setattr(slurm, "FILE_SYSTEM_LAG_S", 0)
     monkeypatch.setattr(slurm, "_ASK_QUEUE_S", 0)
     says(programs, "scontrol", "JobId=7 JobState=FAILED Reason=NonZeroExitCode")
     says(programs, "sbatch", "7")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bertline.cli.overrides import registered_tasks
 from bertline.run.stages import HEADLINE, METRICS, STAGES, Stage, stage_named
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,29 +25,20 @@ def as_dvc(text: str) -> str:
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_dvc_lists_the_sections_inputs_and_output_of_the_stage_map(stage: Stage) -> None:
-    entry = dvc_stage(stage)
+def test_dvc_lists_what_the_stage_map_has(stage: Stage) -> None:
+    entry, full_name = dvc_stage(stage), f"{stage.name}{'@${item}' * stage.per_task}"
+    assert entry["cmd"] == f"python pipelines/{stage.name}.py" + " task_name=${item}" * stage.per_task
     assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
-    versions = (
-        {f"artifacts/versions/{stage.name}{'@${item}' * stage.per_task}"}
-        if stage.versions or stage.versions_where
-        else set()
-    )
+    versions = {f"artifacts/versions/{full_name}"} if stage.versions or stage.versions_where else set()
     assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *versions, *map(as_dvc, stage.inputs)}
+    # All of these outputs are cached, and what a stage leaves in git is declared: else its run cache has no entry.
     assert entry["outs"] == [as_dvc(stage.output), *filter(None, [stage.page])]
-
-
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_what_a_stage_leaves_in_git_is_declared_so_that_dvc_enters_the_stage_in_its_run_cache(stage: Stage) -> None:
-    entry = dvc_stage(stage)
-    file = f"{stage.name}{'@${item}' * stage.per_task}.json"
-    assert all(isinstance(out, str) for out in entry["outs"])  # cached
     if stage.name == "encoders":
         assert "metrics" not in entry and "plots" not in entry
         return
     # What `dvc metrics show` prints are the headline figures: with all figures it is wider than any terminal.
-    assert entry["metrics"] == [{(HEADLINE / file).as_posix(): {"cache": False}}]
-    assert entry["plots"] == [{(METRICS / file).as_posix(): {"cache": False}}]
+    assert entry["metrics"] == [{(HEADLINE / f"{full_name}.json").as_posix(): {"cache": False}}]
+    assert entry["plots"] == [{(METRICS / f"{full_name}.json").as_posix(): {"cache": False}}]
 
 
 def test_no_stage_depends_on_figures_or_pages_so_that_a_changed_second_runs_nothing() -> None:
@@ -54,12 +46,6 @@ def test_no_stage_depends_on_figures_or_pages_so_that_a_changed_second_runs_noth
     read = {Path(dep) for entry in stages for dep in entry.get("deps", ())}
     shown = {HEADLINE, METRICS, *(Path(stage.page) for stage in STAGES if stage.page)}
     assert not [path for path in read if shown & {path, *path.parents}]
-
-
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_the_command_of_a_stage_holds_nothing_that_changes(stage: Stage) -> None:
-    command = dvc_stage(stage)["cmd"]
-    assert command == f"python pipelines/{stage.name}.py" + " task_name=${item}" * stage.per_task
 
 
 def test_versions_are_looked_at_each_time_and_after_configure() -> None:
@@ -71,15 +57,7 @@ def test_versions_are_looked_at_each_time_and_after_configure() -> None:
 
 def test_both_task_lists_name_the_same_tasks() -> None:
     listed = yaml.safe_load((ROOT / "conf/tasks.yaml").read_text())["task_names"]
-    defaults = yaml.safe_load((ROOT / "conf/config.yaml").read_text())["defaults"]
-    composed = [
-        key.removeprefix("task@tasks.")
-        for item in defaults
-        if isinstance(item, dict)
-        for key in item
-        if key.startswith("task@tasks.")
-    ]
-    assert listed == composed
+    assert listed == list(registered_tasks())
 
 
 def test_no_source_is_listed_for_the_default_corpus_and_the_corpus_depends_on_those_listed() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import logging, multiprocessing, sys, time
 from pathlib import Path
@@ -49,17 +50,24 @@ except KeyboardInterrupt as error:
 """
 
 
-def started(tmp_path: Path, *, ends_for_s: float) -> subprocess.Popen[str]:
+def started(tmp_path: Path, *command: str) -> subprocess.Popen[str]:
+    """Start Python, and wait until the program says that it is ready."""
+    path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "ready"), str(ends_for_s)],
+        [sys.executable, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env={**os.environ, "PYTHONPATH": path},
     )
-    while not (tmp_path / "ready").exists():
+    wait_for(tmp_path / "ready", process)
+    return process
+
+
+def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
+    while not file.exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    return process
 
 
 @pytest.mark.parametrize(
@@ -68,18 +76,16 @@ def started(tmp_path: Path, *, ends_for_s: float) -> subprocess.Popen[str]:
 def test_one_line_names_the_signal_and_no_library_prints_its_traceback(
     tmp_path: Path, number: signal.Signals, said: str
 ) -> None:
-    process = started(tmp_path, ends_for_s=0)
+    process = started(tmp_path, "-c", PROGRAM, str(tmp_path / "ready"), "0")
     process.send_signal(number)
     assert process.communicate(timeout=60)[0] == f"{said}\n"
     assert process.returncode == 128 + number
 
 
 def test_a_second_ctrl_c_ends_a_command_that_is_still_ending(tmp_path: Path) -> None:
-    process = started(tmp_path, ends_for_s=600)
+    process = started(tmp_path, "-c", PROGRAM, str(tmp_path / "ready"), "600")
     process.send_signal(signal.SIGINT)
-    while not (tmp_path / "ending").exists():  # two signals that wait together would be one
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    wait_for(tmp_path / "ending", process)  # two signals that wait together would be one
     process.send_signal(signal.SIGTERM)  # which schedulers repeat
     time.sleep(1.1)  # two Ctrl-C within a second are one
     process.send_signal(signal.SIGINT)
@@ -87,7 +93,6 @@ def test_a_second_ctrl_c_ends_a_command_that_is_still_ending(tmp_path: Path) -> 
     assert process.returncode == 130
 
 
-ROOT = Path(__file__).resolve().parents[3]
 # Many short sleeps: a signal just before the system call of a long one would only be handled at its end.
 SLOW_IMPORT = """
 import sys, time
@@ -100,34 +105,7 @@ for _ in range(30_000):
 
 def test_a_command_ends_in_one_line_while_it_imports(tmp_path: Path) -> None:
     (tmp_path / "hydra.py").write_text(SLOW_IMPORT)  # in the place of what takes a second
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bertline", "plan", str(tmp_path / "ready")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])},
-    )
-    while not (tmp_path / "ready").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+    process = started(tmp_path, "-m", "bertline", "plan", str(tmp_path / "ready"))
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "stopped by SIGINT (Ctrl-C)\n"
     assert process.returncode == 130
-
-
-SMALL = """
-import sys, time
-from pathlib import Path
-from bertline.foundation.errors import ConfigError
-from bertline.run.stopping import in_one_line
-
-def main():
-    Path(sys.argv[1]).touch()
-    if sys.argv[2] == "fails":
-        raise ConfigError("optimizer.lr is -1; it must be positive")
-    for _ in range(30_000 if sys.argv[2] == "waits" else 0):  # see SLOW_IMPORT
-        time.sleep(0.02)
-    return 3
-
-in_one_line(main)
-"""

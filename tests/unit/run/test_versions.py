@@ -59,7 +59,7 @@ _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its searc
 _ELSEWHERE = {
     "corpus": {"numpy"},
     "tokenizer": {"datasets", "nanotoken", "numpy"},
-    "task_data": {"chardet", "faiss-cpu", "nanotoken", "scipy", "torch"},  # of them three by methods that make no rows
+    "task_data": {"chardet", "faiss-cpu", "nanotoken", "scipy", "torch"},  # methods that make no rows import three
     "examples": {"datasets"},  # shows examples to people
     "pretrain": {"datasets", "nanotoken"},
     "sweep": {"datasets", "nanotoken"},
@@ -178,38 +178,30 @@ def test_dvc_gets_the_versions_without_loading_what_takes_long(composed: Compose
     assert written == versions_by_stage(mapping)
 
 
-class TestRowsBesideACorpus:
-    """`task_data` with a corpus that is there already."""
+def installed(name: str) -> str:
+    return importlib.metadata.version(name).split("+")[0]
 
-    @pytest.fixture(autouse=True)
-    def workplace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
 
-    @staticmethod
-    def corpus_of(**packages: str) -> None:
-        Path("artifacts/corpus").mkdir(parents=True)
-        write_manifest(Path("artifacts/corpus"), kind="corpus", format_version=1, content={"packages": packages})
+def corpus_of(**packages: str) -> None:
+    write_manifest(Path("artifacts/corpus"), kind="corpus", format_version=1, content={"packages": packages})
 
-    @staticmethod
-    def installed(name: str) -> str:
-        return importlib.metadata.version(name).split("+")[0]
 
-    @pytest.mark.parametrize("task", sorted(DOCS))
-    def test_of_another_version_stop_with_both_versions_and_what_to_do(self, composed: Composed, task: str) -> None:
-        self.corpus_of(sympy="0.1", sklearn="0.2", numpy=self.installed("numpy"))
-        with pytest.raises(DataError) as stopped:
-            check_packages_of_corpus(pipeline_config(composed()), task)
-        said = str(stopped.value)
-        assert f"sympy 0.1 (installed: {self.installed('sympy')})" in said
-        assert f"scikit-learn 0.2 (installed: {self.installed('scikit-learn')})" in said
-        assert "numpy" not in said
-        assert "dvc repro corpus" in said and "pip install scikit-learn==0.2 sympy==0.1" in said
-
-    def test_of_the_same_versions_or_without_a_corpus_are_made(self, composed: Composed) -> None:
-        config = pipeline_config(composed())
-        check_packages_of_corpus(config, "docs_match")
-        self.corpus_of(sympy=self.installed("sympy"), gone="1.0")
-        check_packages_of_corpus(config, "docs_match")
+@pytest.mark.parametrize("task", sorted(DOCS))
+def test_rows_beside_a_corpus_of_other_versions_stop_with_both_versions_and_what_to_do(
+    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = pipeline_config(composed())
+    check_packages_of_corpus(config, task)  # there is no corpus
+    corpus_of(sympy=installed("sympy"), gone="1.0")
+    check_packages_of_corpus(config, task)
+    corpus_of(sympy="0.1", sklearn="0.2", numpy=installed("numpy"))
+    with pytest.raises(DataError) as stopped:
+        check_packages_of_corpus(config, task)
+    said = str(stopped.value)
+    assert f"sympy 0.1 (installed: {installed('sympy')})" in said and "numpy" not in said
+    assert f"scikit-learn 0.2 (installed: {installed('scikit-learn')})" in said
+    assert "dvc repro corpus" in said and "pip install scikit-learn==0.2 sympy==0.1" in said
 
 
 def test_sweeps_depend_on_the_files_of_their_encoders(composed: Composed, tmp_path: Path) -> None:

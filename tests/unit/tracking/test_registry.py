@@ -17,11 +17,11 @@ from mlflow.artifacts import download_artifacts
 import bertline
 from bertline.foundation.verdicts import Measured
 from bertline.inference import pyfunc
-from bertline.tracking.champions import Standing
+from bertline.tracking import registry
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import PIPELINE_KEY_TAG, leave_record
+from bertline.tracking.registration import Registration, Standing
 from bertline.tracking.sending import register
-from bertline.tracking.serving import Registration
 from bertline.tracking.store import Store
 from finished_tasks import finish, texts
 from serving_inputs import serving
@@ -109,14 +109,11 @@ def test_the_card_is_the_description_and_scores_are_linked_to_rows_and_run(
     assert [given.dataset.name for given in run.inputs.dataset_inputs] == ["reviews"]
 
 
-def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(
-    config: TrackingConfig, folder: Path, model: Path
-) -> None:
+def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(model: Path) -> None:
     # The heading ends just before the limit.
     parts = ["# A model", *(f"Paragraph {'x' * 90} end." for _ in range(46)), "## Limits", "y" * 500]
     (model / "README.md").write_text("\n\n".join(parts))
-    register(folder, "long-card", model, Registration(alias="current", tags={}, serving=serving()))
-    description = MlflowClient(config.uri).get_model_version_by_alias("long-card", "current").description
+    description = registry._description_of(model)
     assert 4_000 < len(description) <= 5_000
     assert description.endswith("end.\n\n(The whole card is `README.md` among the files.)")
 
@@ -131,14 +128,3 @@ def test_a_model_that_cannot_be_written_is_marked_as_failed(
     (model,) = client.search_logged_models(experiment_ids=[client.get_run(run_id(config)).info.experiment_id])
     assert str(model.status) == "FAILED"
     assert client.search_model_versions("name = 'failed'") == []
-
-
-def test_other_content_is_another_version_and_takes_the_alias(
-    config: TrackingConfig, folder: Path, model: Path, tmp_path: Path
-) -> None:
-    how = Registration(alias="current", tags={"score": "1"}, serving=serving())
-    versions = [register(folder, "versioned", model, how) for _ in range(2)]
-    (model / "config.json").write_text('{"better": true}')
-    assert [*versions, register(folder, "versioned", model, how)] == ["1", "1", "2"]
-    back = download_artifacts("models:/versioned@current", dst_path=str(tmp_path / "back"))
-    assert (Path(back) / "config.json").read_text() == '{"better": true}'

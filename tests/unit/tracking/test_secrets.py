@@ -61,7 +61,7 @@ sk-{RANDOM}{RANDOM} | sk-proj-{RANDOM}_{RANDOM} | sk-ant-api03-{RANDOM} | sk_liv
 ghp_{RANDOM} | github_pat_{RANDOM} | glpat-{RANDOM} | dapi{RANDOM} | pypi-AgEIcHlwaS5vcmc{RANDOM} | xoxb-123-{RANDOM}
 AKIAIOSFODNN7EXAMPLE | AIzaSyA-{RANDOM}abcdefg | eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{RANDOM}
 -----BEGIN RSA PRIVATE KEY----- MIIE -----END RSA PRIVATE KEY----- | -----BEGIN OPENSSH PRIVATE KEY----- b3Bl
-https://ada:pw@host/x | postgresql://ada:p@ss@db/x | redis://:pw@host | https://host/?sig=abc
+https://ada:pw@host/x | postgresql://ada:p@ss@db/x | redis://:pw@host | https://h/?sig=abc | https://h/?password=pw&a=1
 run --token={RANDOM} | --token=abc | --token abc | curl --api-key {RANDOM} | --password hunter2 | -e PGPASSWORD=x
 Authorization: Bearer {RANDOM} | Authorization: Basic dXNlcjpwYXNz | Authorization: token abc | bearer {RANDOM}
 password: hunter2 | "password": "hunter two" | db_password = correcthorse | passphrase=abc | password='a b'

@@ -10,15 +10,15 @@ from urllib.parse import parse_qs, urlsplit
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import PARENT_TAG, TRIAL_TAG
 from bertline.tracking.store import Point, Status, Store
-from bertline.tracking.views import ModelNames, prepared_views
+from bertline.tracking.views import prepared_views
 
 SERVER = "http://127.0.0.1:5000"
-NAMES = ModelNames(prefix="bertline-", champion="champion")
+NAMES = {"prefix": "bertline-", "champion": "champion"}
 
 
 def shown(config: TrackingConfig) -> dict[str, Any]:
     """The views by title, each as the parts of the address after the hash."""
-    return {view.title: urlsplit(urlsplit(view.address).fragment) for view in prepared_views(config, SERVER, NAMES)}
+    return {view.title: urlsplit(urlsplit(view.address).fragment) for view in prepared_views(config, SERVER, **NAMES)}
 
 
 def make(store: Store, name: str, tags: dict[str, str], *points: Point, start_s: float = 1.0) -> str:
@@ -32,7 +32,7 @@ SCORE = ("score", 0.5, 1.0, 0)
 
 
 def test_an_empty_store_has_its_runs_and_models_to_show(config: TrackingConfig) -> None:
-    assert [view.title for view in prepared_views(config, SERVER, NAMES)] == ["all runs", "models"]
+    assert [view.title for view in prepared_views(config, SERVER, **NAMES)] == ["all runs", "models"]
 
 
 def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: TrackingConfig) -> None:
@@ -45,17 +45,14 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
         stage = {PARENT_TAG: pipeline, "bertline.stage": "pretrain"}
         made[f"pretrain {number}"] = make(store, "pretrain", stage, *losses, start_s=number + 1)
         sweep = make(store, "s", {PARENT_TAG: pipeline, "bertline.stage": "sweep@reviews"}, start_s=number + 1)
-        for arm, kind in (("encoder", "trial"), ("encoder", "trial"), ("random_weights", "trial"), ("encoder", "seed")):
-            made.setdefault(f"trials {number}", "")
-            place = len(made[f"trials {number}"])
-            trial = {PARENT_TAG: sweep, TRIAL_TAG: f"{arm}/{kind}/{place}"}
-            made[f"trials {number}"] += make(store, "t", trial, SCORE, start_s=number) + " "
+        identities = ("encoder/trial/0", "encoder/trial/1", "random_weights/trial/0", "encoder/seed/0")
+        trials = [make(store, "t", {PARENT_TAG: sweep, TRIAL_TAG: one}, SCORE, start_s=number) for one in identities]
     pages = shown(config)
     runs = {title: json.loads(parse_qs(page.query).get("runs", ["[]"])[0]) for title, page in pages.items()}
     assert runs["pipelines compared"] == [made["pipeline 2"], made["pipeline 1"]]
     assert runs["pretraining curves"] == [made["pretrain 2"], made["pretrain 1"]]
     assert json.loads(parse_qs(pages["pretraining curves"].query)["plot_metric_keys"][0]) == ["val/mlm_loss"]
-    assert set(runs["trials of sweep@reviews"]) == set(made["trials 2"].split()[:2])
+    assert set(runs["trials of sweep@reviews"]) == set(trials[:2])  # of the newer sweep
     experiment = store.experiment_id()
     assert all(json.loads(parse_qs(page.query).get("experiments", [json.dumps([experiment])])[0]) == [experiment]
                for page in pages.values())  # fmt: skip
@@ -108,7 +105,7 @@ def test_only_a_newest_sweep_with_failed_trials_has_a_page_for_them(config: Trac
 
 
 def test_a_task_with_a_champion_has_a_page_for_it(config: TrackingConfig, tmp_path: Path) -> None:
-    names = ModelNames(prefix="of-views-", champion="champion")  # the registry is one for all tests
+    names = {**NAMES, "prefix": "of-views-"}  # the registry is one for all tests
     client = Store(config.uri, config.experiment_name).client
     for task, num_versions in (("reviews", 2), ("topics", 1)):
         client.create_registered_model(f"of-views-{task}")
@@ -116,7 +113,7 @@ def test_a_task_with_a_champion_has_a_page_for_it(config: TrackingConfig, tmp_pa
             client.create_model_version(f"of-views-{task}", str(tmp_path))
     client.set_registered_model_alias("of-views-reviews", "champion", "2")
     client.set_registered_model_alias("of-views-topics", "current", "1")
-    found = {view.title: view.address for view in prepared_views(config, SERVER, names) if "best" in view.title}
+    found = {view.title: view.address for view in prepared_views(config, SERVER, **names) if "best" in view.title}
     assert found == {
         "best model of reviews": f"{SERVER}/#/models/of-views-reviews/versions/2?workflowType=machine_learning"
     }

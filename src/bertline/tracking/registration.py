@@ -1,7 +1,8 @@
-"""Champion versions: a new version of a task's model becomes champion if it beats the current one beyond noise.
+"""What is registered: how MLflow loads an exported folder, and whether it becomes the champion. Imports no MLflow.
 
-Versions are compared on the same dev rows. Test is read only once: choosing by test scores would turn it into a second
-dev set. If scores are not comparable, the champion stays, and users move the alias by hand (`promote`).
+A new version of a task's model becomes champion if it beats the current one beyond noise, on the same dev rows. Test is
+read only once: choosing by test scores would turn it into a second dev set. If scores are not comparable, the champion
+stays, and users move the alias by hand (`promote`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from bertline.foundation.formats import signed, with_spread
 from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
@@ -49,8 +52,42 @@ class Standing:
         return {"data_hash": self.data_hash, "metric": self.metric, "dev": self.dev.to_json()}
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Serving:
+    """How MLflow loads a folder, and the table that goes in and out."""
+
+    loader_module: str
+    """Module with MLflow's function `_load_pyfunc(path, model_config)`; nothing is pickled."""
+    inputs: Mapping[str, str]
+    """What each column holds: `text`, `texts` (a list) or `text or texts`. All are required."""
+    outputs: pa.Schema
+    params: Mapping[str, int]
+    """Parameters of a request with their defaults."""
+    settings: Mapping[str, Any]
+    """Settings of the loader with their defaults."""
+    example: Mapping[str, Any]
+    """A row of inputs, made up: it goes to every tracking server, so it must not be a user's."""
+    packages: tuple[str, ...]
+    """Packages that the loader needs; their installed versions are pinned."""
+    dataset: tuple[str, str] | None = None
+    """Name of the task and path of its rows, on which the scores were measured; None without scores."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Registration:
+    """How a folder is registered as a version of a model."""
+
+    alias: str
+    """Alias that always moves to this version."""
+    tags: Mapping[str, str]
+    """Tags of a new version."""
+    serving: Serving
+    standing: Standing | None = None
+    """Scores of the version. The alias of the standing moves to this version if no version has it or this version beats
+    the one that has it."""
+
+
+class Verdict(NamedTuple):
     """Decision on whether a version becomes the champion."""
 
     wins: bool
@@ -63,15 +100,6 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
 
     Args:
         champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
-
-    Example:
-        >>> import numpy as np
-        >>> dev = Measured(scores=np.array([0.81]), blocks=np.array([[0.80, 0.82]]), repeatable=False)
-        >>> new = Standing(
-        ...     alias="champion", data_hash="d", metric="accuracy", dev=dev, test_score=0.8, test_std=None
-        ... )
-        >>> challenged(new, None)
-        Verdict(wins=True, reason='is the first champion (accuracy on dev 0.8100; on test 0.8000)')
     """
     shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {with_spread(new.test_score, new.test_std, digits=4)}"
     if champion is None:

@@ -14,11 +14,10 @@ from mlflow import MlflowClient
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.verdicts import Measured
 from bertline.tracking import sending
-from bertline.tracking.champions import Standing, challenged
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.record import leave_record
+from bertline.tracking.registration import Registration, Standing, challenged
 from bertline.tracking.registry import promote
-from bertline.tracking.serving import Registration
 from serving_inputs import serving
 from tracking_inputs import record
 
@@ -60,27 +59,14 @@ def aliases(config: TrackingConfig) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("challenger", "champion", "said"),
     [
-        (
-            standing(0.78),
-            "1",
-            "version 2 is worse than the champion beyond noise (−0.0200 on dev, 95 % interval −0.0246",
-        ),
-        (
-            dataclasses.replace(standing(0.8005), test_score=0.99),
-            "1",
-            "version 2 is not shown to be better than the champion, which stays",
-        ),
+        (standing(0.78), "1", "2 is worse than the champion beyond noise (−0.0200 on dev, 95 % interval −0.0246"),
+        (dataclasses.replace(standing(0.8005), test_score=0.99), "1", "2 is not shown to be better than the champion"),
         (standing(0.81), "2", "beats the champion beyond noise (+0.0100 on dev"),
     ],
     ids=["worse", "within noise", "better"],
 )
 def test_the_title_goes_to_who_beats_the_champion_on_the_same_data(
-    config: TrackingConfig,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    challenger: Standing,
-    champion: str,
-    said: str,
+    config, tmp_path, capsys, challenger, champion, said
 ) -> None:
     folder = tmp_path / "model"
     assert register(config, folder, FIRST, content="a") == "1"
