@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.document import Dropped, SourceDocument, Split
+from bertline.corpus.document import Dropped, SourceDocument, Split, with_single_spaces
 from bertline.corpus.files import InputShard
 from bertline.corpus.preparation import Preparation, read_source, write_source
 from bertline.corpus.quality.cleaning import learn_cleaning
@@ -26,11 +26,10 @@ from bertline.corpus.quality.drops import DROPS_NAME, Drops, manifest_of_drops, 
 from bertline.corpus.quality.duplicates import find_duplicates, find_near_duplicates
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig, readers_of
-from bertline.corpus.selection import COUNTS, Selection
+from bertline.corpus.selection import COUNTS, FEWEST_DOCUMENTS, SPLITS, Selection, groups_to_move, more_documents
 from bertline.corpus.sentences.learned import Counts as WordCounts
 from bertline.corpus.sentences.learned import count, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
-from bertline.corpus.splits import FEWEST_DOCUMENTS, SPLITS, groups_to_move, more_documents
 from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
@@ -40,7 +39,6 @@ from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import few_said
-from bertline.foundation.stretches import with_single_spaces
 
 SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""

@@ -17,11 +17,10 @@ from bertline.corpus.files import (
     OnUndecodable,
     Part,
     archive_kind,
-    compression_of,
     fault,
-    is_torn,
     lines_before,
     opened,
+    torn,
 )
 from bertline.foundation.errors import ConfigError, DataError
 
@@ -69,25 +68,11 @@ def detect_encoding(part: Part) -> str | None:
     if b"\x00" not in sample:  # else UTF-16 or UTF-32 without a mark, whose lines do not end at a byte
         # Text that is ASCII all but a few words would look like ASCII; of mixed text, UTF-8 is known already.
         lines = [line for line in sample.split(b"\n") if not line.isascii()]
-        sample = b"\n".join([line for line in lines if not _is_utf8(line)] or lines)
-    return _detected(sample)
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _detected(sample: bytes) -> str | None:
+        sample = b"\n".join([line for line in lines if line.decode(errors="ignore").encode() != line] or lines)
     # Old Mac and DOS encodings only if none in use on the web fits: two quotes of cp1252 are letters in mac-latin2.
     modern = chardet.detect(sample, encoding_era=EncodingEra.MODERN_WEB)
     detected = modern["encoding"] or chardet.detect(sample)["encoding"]
-    if detected is None:
-        return None
-    name = codecs.lookup(detected).name
+    name = detected and codecs.lookup(detected).name
     return "utf-8" if name == "ascii" else name
 
 
@@ -154,8 +139,8 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
     try:
         codec = detect_encoding(part) if encoding == AUTO else _known(encoding)
         if codec is None:
-            hint = "Take it away, or set corpus.encoding"
-            yield _archive(part, policy) or fault(part, policy, "files/undecodable", _NO_ENCODING, hint)
+            problem, hint = "not text in any known encoding", "Take it away, or set corpus.encoding"
+            yield _archive(part, policy) or fault(part, policy, "files/undecodable", problem, hint)
             return
         if encoding == AUTO and codec != "utf-8":
             yield Dropped(f"encodings/{codec}", part.name)
@@ -186,13 +171,7 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
         problem = f"not {encoding} text after line {number} ({error})"
         yield fault(part, policy, "files/undecodable", problem, "Set corpus.encoding to the file's encoding")
     except (*TORN, OSError) as error:
-        if not is_torn(error):
-            raise
-        problem = f"the {compression_of(part.path)} data is torn after line {number} ({error})"
-        yield fault(part, policy, "files/torn", problem, "Copy the file again")
-
-
-_NO_ENCODING = "not text in any known encoding"
+        yield torn(part, policy, error, f" after line {number}")
 
 
 def _known(encoding: str) -> str:

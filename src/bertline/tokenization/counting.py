@@ -20,13 +20,12 @@ from pathlib import Path
 import numpy as np
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertline.corpus.document import Document, Split, label_of
+from bertline.corpus.document import Document, Split, distinct_stretches, label_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_shard, shard_paths
 from bertline.foundation.engine import Counts, Engine, shard_folder
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import unit_interval
-from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.tokenizer import bert_normalizer
 from bertline.tokenization.vocabulary import Vocabulary
 from bertline.tokenization.words import UnsplitWords

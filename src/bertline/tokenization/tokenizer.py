@@ -20,6 +20,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
+from bertline.corpus.document import distinct_stretches
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.tokenization.vocabulary import (
     CLS,
@@ -344,8 +345,6 @@ class _StretchEncoder:
         )
 
     def __call__(self, sentences: Sequence[str]) -> Encoded:
-        from bertline.foundation.stretches import distinct_stretches  # needs pyarrow, which a bare GPU image lacks
-
         if len(self._remembered) > _MAX_REMEMBERED:
             self._remembered.clear()
         texts = self._spread(sentences)

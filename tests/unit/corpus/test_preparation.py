@@ -9,8 +9,8 @@ import pytest
 
 from bertline.corpus.document import SourceDocument, clean
 from bertline.corpus.preparation import split_document
+from bertline.corpus.selection import split_of
 from bertline.corpus.sentences.splitter import LineSplitter
-from bertline.corpus.splits import split_of
 from bertline.corpus.storage import read_documents
 from corpora import build, drops_of
 

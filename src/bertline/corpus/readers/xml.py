@@ -10,14 +10,13 @@ from typing import IO, Literal
 from xml.parsers import expat
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import TORN, Part, compression_of, fault, is_torn, opened
+from bertline.corpus.files import TORN, Part, fault, opened, torn
 from bertline.corpus.reader import FilesReader
-
-# Text of XML files by element paths, as a stream; entity declarations are refused.
 
 _CHUNK_BYTES = 1 << 16
 _MAX_DEPTH = 1_000
 _MAX_DOCUMENT_CHARACTERS = 200_000_000
+_SHOWN_ELEMENTS = 5
 
 
 class RefusedXmlError(ValueError):
@@ -151,9 +150,6 @@ class _Builder:
         return f"line {self.parser.CurrentLineNumber}"
 
 
-_SHOWN_ELEMENTS = 5
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class XmlReader(FilesReader):
     """XML files, `.xml` or `.tei`, also compressed (`.gz`, `.bz2`, `.xz`, `.zst`).
@@ -213,10 +209,7 @@ class XmlReader(FilesReader):
             problem = f"an encoding that is not read ({error})"
             yield fault(part, policy, "files/undecodable", problem, "Convert it to UTF-8")
         except (*TORN, OSError) as error:
-            if not is_torn(error):
-                raise
-            problem = f"the {compression_of(part.path)} data is torn ({error})"
-            yield fault(part, policy, "files/torn", problem, "Copy the file again")
+            yield torn(part, policy, error)
         if not found:
             elements = ", ".join(f"{name} {count:,}" for name, count in outside.most_common(_SHOWN_ELEMENTS))
             asked = f"corpus.document={self.document}, corpus.paragraphs=[{','.join(self.paragraphs)}]"

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bertline.corpus.document import distinct_stretches
 from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, SentenceSettings, cut
 from bertline.foundation.seeds import unit_interval
-from bertline.foundation.stretches import distinct_stretches
 
 # Words that are known before any text is read: abbreviations of several languages, and beginnings of sentences.
 
