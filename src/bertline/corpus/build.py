@@ -78,7 +78,8 @@ def build_corpus(
         read = steps.run("read", partial(_read, config=config, readers=readers), shards)
         knowledge, learned = _learn_sentences(config, steps, sources, read)
         plan = learn_cleaning(config.cleaning, steps, read.folders, read_source)
-        preparation = Preparation(config, knowledge, plan, _needles(config, steps))
+        needles = steps.run("needles", write_needles, [config.decontaminate] if config.decontaminate else []).folders
+        preparation = Preparation(config, knowledge, plan, needles[0] if needles else None)
         prepared = steps.run("prepare", preparation, list(zip(sources, read.folders, strict=True)))
         selection = Selection(config, tuple(prepared.folders), tuple(find_duplicates(steps, prepared)))
         numbers = range(len(shards))
@@ -224,14 +225,6 @@ def _learn(files: tuple[Path, ...], out: Path) -> Counts:
     knowledge = learn(total)
     knowledge.write(out / _KNOWLEDGE)
     return knowledge.summary()
-
-
-def _needles(config: CorpusConfig, steps: Steps) -> Path | None:
-    """Write what must not be in the corpus."""
-    if not config.decontaminate:
-        return None
-    (folder,) = steps.run("needles", write_needles, [config.decontaminate]).folders
-    return folder
 
 
 def _moved(

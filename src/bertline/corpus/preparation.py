@@ -7,14 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 
 from bertline.corpus.document import Dropped, SourceDocument, Split, clean, duplicate_key, key_of_folded
 from bertline.corpus.quality.cleaning import clean_document, read_plan
-from bertline.corpus.quality.contamination import Needles, read_needles
+from bertline.corpus.quality.contamination import Needles
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import KeyWriter
 from bertline.corpus.reader import CorpusSettings
@@ -33,6 +34,7 @@ _PREPARED = pa.schema(
     [("id", _TEXT), ("group", _TEXT), ("split", _TEXT), ("paragraphs", pa.list_(pa.list_(pa.large_string())))]
 )
 _FILE = "documents.arrow"
+Text = TypeVar("Text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +73,19 @@ class PreparedDocument:
 
 def write_source(folder: Path, documents: Iterable[SourceDocument]) -> int:
     """Write the documents of a shard as they were read; return the number of batches."""
-    return write_batches(folder / _FILE, _batches(map(_encodable, documents), _length), _SOURCE)
+    return write_batches(folder / _FILE, in_batches(map(_encodable, documents), attrgetter("paragraphs")), _SOURCE)
 
 
-def _batches(documents: Iterable[Any], length: Callable[[Any], int]) -> Iterator[list[Any]]:
-    return batches(documents, size=length, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
-
-
-def _length(document: SourceDocument) -> int:
-    return sum(map(len, document.paragraphs))
+def in_batches(
+    documents: Iterable[Text], texts_of: Callable[[Text], Iterable[str]] = attrgetter("sentences")
+) -> Iterator[list[Text]]:
+    """Yield documents in lists of about half a million characters."""
+    return batches(
+        documents,
+        size=lambda document: sum(map(len, texts_of(document))),
+        most=_BATCH_CHARACTERS,
+        most_items=_BATCH_DOCUMENTS,
+    )
 
 
 def read_source(folder: Path, wanted: Iterable[int] | None = None) -> Iterator[SourceDocument]:
@@ -117,7 +123,7 @@ class Preparation:
         )
         prepared = drops.run(split, documents)
         if self.needles is not None:
-            prepared = drops.run(partial(without_contaminated, needles=read_needles(self.needles)), prepared)
+            prepared = drops.run(partial(without_contaminated, needles=Needles(self.needles)), prepared)
         keys = KeyWriter(out)
 
         def with_keys_kept() -> Iterator[PreparedDocument]:
@@ -128,11 +134,6 @@ class Preparation:
         write_batches(out / _FILE, in_batches(with_keys_kept()), _PREPARED)
         keys.close()
         return {"drops": drops.content()}
-
-
-def in_batches(documents: Iterable[PreparedDocument]) -> Iterator[list[PreparedDocument]]:
-    """Yield documents in lists of about half a million characters."""
-    return _batches(documents, lambda document: sum(map(len, document.sentences)))
 
 
 def read_prepared(folder: Path) -> Iterator[PreparedDocument]:

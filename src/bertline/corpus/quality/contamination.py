@@ -125,10 +125,11 @@ def write_needles(paths: Sequence[str], out: Path) -> Counts:
 
 
 class Needles:
-    """What is looked for: hashes of n-grams by their number of words."""
+    """What is looked for: hashes of n-grams by their number of words, as `write_needles` wrote them."""
 
-    def __init__(self, by_length: dict[int, Hashes]) -> None:
-        self._by_length = by_length
+    def __init__(self, folder: Path) -> None:
+        with np.load(folder / _FILE, allow_pickle=False) as content:
+            self._by_length: dict[int, Hashes] = {int(length): content[length] for length in content.files}
 
     def found_in(self, paragraphs: Sequence[Sequence[str]]) -> list[int]:
         """Return the indices of the paragraphs that contain one, in order.
@@ -147,9 +148,3 @@ class Needles:
             first, last = (np.searchsorted(ends, at, side="right") for at in (starts, starts + length - 1))
             hits.append(first[first == last])
         return sorted({int(index) for found in hits for index in found})
-
-
-def read_needles(folder: Path) -> Needles:
-    """Read what `write_needles` wrote."""
-    with np.load(folder / _FILE, allow_pickle=False) as content:
-        return Needles({int(length): content[length] for length in content.files})

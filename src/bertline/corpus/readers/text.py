@@ -127,8 +127,14 @@ class TextReader(FilesReader):
             characters += len(text)
             if line.undecodable:
                 reason = "undecodable"
-            elif characters > _MAX_DOCUMENT_CHARACTERS:
-                reason = reason or self._too_long(part, first or line.number)
+            elif characters > _MAX_DOCUMENT_CHARACTERS and not reason:
+                reason = "too_long"
+                if self.on_undecodable == "fail":
+                    raise DataError(
+                        f"{part.path}:{lines_before(part) + (first or line.number)}: over {_MAX_DOCUMENT_CHARACTERS:,} "
+                        "characters are too long for one document. Set corpus.document=blank_line, line or regex, or "
+                        "corpus.on_undecodable=skip to leave it out, counted."
+                    )
             if not reason:
                 texts.append(text)
             elif not place:
@@ -137,16 +143,5 @@ class TextReader(FilesReader):
         if reason:
             yield Dropped(f"documents/{reason}", place, shown)
         elif paragraphs := tuple(paragraphs_of(texts)):
-            whole = self.document == "file"
-            yield SourceDocument(
-                part.name if whole else f"{part.label}:{first}", part.name if whole else "", paragraphs
-            )
-
-    def _too_long(self, part: Part, first: int) -> str:
-        if self.on_undecodable == "fail":
-            raise DataError(
-                f"{part.path}:{lines_before(part) + first}: over {_MAX_DOCUMENT_CHARACTERS:,} characters are too long "
-                "for one document. Set corpus.document=blank_line, line or regex, or corpus.on_undecodable=skip to "
-                "leave it out, counted."
-            )
-        return "too_long"
+            name, group = (part.name, part.name) if self.document == "file" else (f"{part.label}:{first}", "")
+            yield SourceDocument(name, group, paragraphs)

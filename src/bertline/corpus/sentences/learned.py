@@ -398,13 +398,10 @@ def sampled_batches(num_batches: Sequence[int]) -> list[list[int]]:
     chosen, first = [], 0
     for number in num_batches:
         places = range(first, first + number)
-        chosen.append([place - first for place in places if place < _ALL_BATCHES or _is_sampled(place)])
+        share = {place: min(1.0, _ALL_BATCHES / max(1, place)) for place in places}
+        chosen.append([place - first for place in places if unit_interval(0, "sentences", str(place)) < share[place]])
         first += number
     return chosen
-
-
-def _is_sampled(place: int) -> bool:
-    return unit_interval(0, "sentences", str(place)) < _ALL_BATCHES / place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -441,8 +438,6 @@ class LearnedSplitter:
     """Abbreviations after which a word that often begins a sentence begins one."""
     starters: frozenset[str]
     """Words, with their capital, that often begin a sentence."""
-    words: frozenset[str]
-    """Short lower-cased words that are no abbreviations."""
     knowledge: Knowledge
     keeps_lines: ClassVar[bool] = False
 
@@ -456,7 +451,6 @@ class LearnedSplitter:
             BEFORE_NUMBERS | knowledge.before_numbers,
             (OPEN | knowledge.abbreviations) - never,
             STARTERS | knowledge.starters,
-            knowledge.words,
             knowledge,
         )
 
@@ -518,7 +512,7 @@ class LearnedSplitter:
             # "d. A." are two initials; "x. A dog" is not.
             several = len(following) == 1 and text.startswith(".", at + 2 + len(following))
             return not several and self._letter_ends(word, following, alone=start == begin)
-        if lowered in self.words:
+        if lowered in self.knowledge.words:
             return True
         if "." in word and _ACRONYM.fullmatch(word):
             return following in self.starters
@@ -561,13 +555,15 @@ class LearnedSplitter:
         near = max(start, at - _MAX_BEFORE)
         if following[0].isdecimal() or text.rfind("(", near, at) > text.rfind(")", near, at):
             return True  # "Oral Arg. 14"; "(Pa. Super. Ct. 2011)"
-        if begin == start and word.lower() not in self.words and word not in self.starters:
+        if begin == start and word.lower() not in self.knowledge.words and word not in self.starters:
             return True  # "Sog. Altfälle": a sentence of one word that was never met
         return len(following) <= _MAX_UNKNOWN and text.startswith(f" {following}. ", at + 1)  # "Sup. Ct. of"
 
     def _never_without_stop(self, word: str, lowered: str) -> bool:
         """Return whether a large corpus has a short word with a capital only with a full stop: "Treas. Reg."."""
-        return self.knowledge.large and len(word) <= MAX_SHORT and word.istitle() and lowered not in self.words
+        return (
+            self.knowledge.large and len(word) <= MAX_SHORT and word.istitle() and lowered not in self.knowledge.words
+        )
 
     def _number_ends(self, text: str, start: int, begin: int, at: int, following: str) -> bool:
         before = text[max(start, begin - _MAX_BEFORE) : begin].lower().split()
