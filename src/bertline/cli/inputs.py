@@ -18,7 +18,7 @@ from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, readers_of
 from bertline.corpus.selection import more_documents
 from bertline.corpus.sentences.learned import count, learn
-from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.docstrings import PythonDocsCorpusConfig
 from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
 from bertline.foundation.progress import silent

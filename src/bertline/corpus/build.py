@@ -32,8 +32,7 @@ from bertline.corpus.sentences.learned import count, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
 from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
 from bertline.demo.config import PythonDocsConfig
-from bertline.demo.docstrings import package_versions
-from bertline.demo.reader import PythonDocsCorpusConfig, all_on_one_side
+from bertline.demo.docstrings import PythonDocsCorpusConfig, package_versions
 from bertline.foundation.engine import Counts, Engine
 from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_json
@@ -78,8 +77,10 @@ def build_corpus(
         read = steps.run("read", partial(_read, config=config, readers=readers), shards)
         knowledge, learned = _learn_sentences(config, steps, sources, read)
         plan = learn_cleaning(config.cleaning, steps, read.folders, read_source)
-        needles = steps.run("needles", write_needles, [config.decontaminate] if config.decontaminate else []).folders
-        preparation = Preparation(config, knowledge, plan, needles[0] if needles else None)
+        needles = None
+        if config.decontaminate:
+            (needles,) = steps.run("needles", write_needles, [config.decontaminate]).folders
+        preparation = Preparation(config, knowledge, plan, needles)
         prepared = steps.run("prepare", preparation, list(zip(sources, read.folders, strict=True)))
         selection = Selection(config, tuple(prepared.folders), tuple(find_duplicates(steps, prepared)))
         numbers = range(len(shards))
@@ -283,7 +284,12 @@ def _refuse(
             f"need at least {config.min_document_characters} characters (corpus.min_document_characters)."
         )
     if isinstance(config, PythonDocsCorpusConfig) and not all(counts.values()):
-        raise DataError(all_on_one_side(python_docs, held_out=bool(counts["validation"])))
+        side = "is held out" if counts["validation"] else "is pretrained on"
+        raise DataError(
+            f"python_docs: everything {side}: with split_seed {python_docs.split_seed}, the names of the packages' "
+            "groups of modules all hash to one side of held_out_fraction "
+            f"({python_docs.held_out_fraction}). Choose another python_docs.split_seed, or more packages."
+        )
     sentences = sum(of_split["sentences"] for of_split in counts.values())
     share = sum(one["stubs"] for one in written.counts) / sentences
     if config.max_stub_fraction is None or sentences < _FEWEST_JUDGED or share <= config.max_stub_fraction:

@@ -126,9 +126,8 @@ def docs_library_rows(
         dropped,
         also_as=without_names,
     )
-    ordered = ordered_splits(train, held_out, config, lambda row: row.label, seed=seed)
-    rows = first_rows(ordered, config, num_train_rows)
-    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
+    rows = first_rows(train, held_out, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
+    return SourceRows(*rows.values(), dropped)
 
 
 def _passages(
@@ -187,9 +186,8 @@ def docs_match_rows(
         dropped,
     )
     pairs, held_out_pairs = (_rows(functions, dropped, seed) for functions in (train, held_out))
-    ordered = ordered_splits(pairs, held_out_pairs, config, lambda row: row.label, seed=seed)
-    rows = first_rows(ordered, config, num_train_rows)
-    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
+    rows = first_rows(pairs, held_out_pairs, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
+    return SourceRows(*rows.values(), dropped)
 
 
 def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: int) -> dict[str, list[LabelledRow]]:
@@ -269,8 +267,11 @@ def docs_parameters_sentences(
         lambda sentence: (" ".join(sentence.words),),
         dropped,
     )
-    ordered = ordered_splits(train, held_out, config, lambda sentence: packages[sentence.document], seed=seed)
-    return first_rows(ordered, config, num_train_rows)
+
+    def package_of(sentence: TaggedSentence) -> str:
+        return packages[sentence.document]
+
+    return first_rows(train, held_out, config, package_of, num_train_rows=num_train_rows, seed=seed)
 
 
 def words_of(text: str) -> list[str]:
@@ -319,15 +320,11 @@ def _tags(words: list[str], parameters: set[str]) -> list[str]:
     >>> _tags(["A", "row", "of", "a", "and", "n"], {"a", "A", "n"})
     ['O', 'O', 'O', 'B-PARAM', 'O', 'B-PARAM']
     """
-    following = [*words[1:], "."]
-    return [
-        PARAMETER if word in parameters and not (word in ("a", "A") and _is_plain_word(after)) else OUTSIDE
-        for word, after in zip(words, following, strict=True)
-    ]
-
-
-def _is_plain_word(word: str) -> bool:
-    return len(word) > 1 and word[0].isalpha() and word not in _AFTER_A_NAME
+    tags = []
+    for word, after in zip(words, [*words[1:], "."], strict=True):
+        is_article = word in ("a", "A") and len(after) > 1 and after[0].isalpha() and after not in _AFTER_A_NAME
+        tags.append(PARAMETER if word in parameters and not is_article else OUTSIDE)
+    return tags
 
 
 # The task `docs_search`: find the function that a sentence describes.

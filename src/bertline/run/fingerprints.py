@@ -319,8 +319,7 @@ def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
         DataError: A version differs; the message names both versions.
     """
     from bertline.demo.config import DocsSourceConfig
-    from bertline.demo.docstrings import check_versions
-    from bertline.demo.reader import PythonDocsCorpusConfig
+    from bertline.demo.docstrings import PythonDocsCorpusConfig, check_versions
 
     if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
         check_versions(Path(stage_named("corpus").output), config.python_docs)

@@ -398,8 +398,8 @@ def sampled_batches(num_batches: Sequence[int]) -> list[list[int]]:
     chosen, first = [], 0
     for number in num_batches:
         places = range(first, first + number)
-        share = {place: min(1.0, _ALL_BATCHES / max(1, place)) for place in places}
-        chosen.append([place - first for place in places if unit_interval(0, "sentences", str(place)) < share[place]])
+        wanted = (place for place in places if place * unit_interval(0, "sentences", str(place)) < _ALL_BATCHES)
+        chosen.append([place - first for place in wanted])
         first += number
     return chosen
 
@@ -561,9 +561,8 @@ class LearnedSplitter:
 
     def _never_without_stop(self, word: str, lowered: str) -> bool:
         """Return whether a large corpus has a short word with a capital only with a full stop: "Treas. Reg."."""
-        return (
-            self.knowledge.large and len(word) <= MAX_SHORT and word.istitle() and lowered not in self.knowledge.words
-        )
+        known = self.knowledge
+        return known.large and len(word) <= MAX_SHORT and word.istitle() and lowered not in known.words
 
     def _number_ends(self, text: str, start: int, begin: int, at: int, following: str) -> bool:
         before = text[max(start, begin - _MAX_BEFORE) : begin].lower().split()
