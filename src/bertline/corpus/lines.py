@@ -72,8 +72,8 @@ def detect_encoding(part: Part) -> str | None:
     # Old Mac and DOS encodings only if none in use on the web fits: two quotes of cp1252 are letters in mac-latin2.
     modern = chardet.detect(sample, encoding_era=EncodingEra.MODERN_WEB)
     detected = modern["encoding"] or chardet.detect(sample)["encoding"]
-    name = detected and codecs.lookup(detected).name
-    return "utf-8" if name == "ascii" else name
+    codec = detected and codecs.lookup(detected).name
+    return "utf-8" if codec == "ascii" else codec
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:

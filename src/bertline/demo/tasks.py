@@ -127,7 +127,7 @@ def docs_library_rows(
         also_as=without_names,
     )
     rows = first_rows(train, held_out, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
-    return SourceRows(*rows.values(), dropped)
+    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
 
 
 def _passages(
@@ -187,7 +187,7 @@ def docs_match_rows(
     )
     pairs, held_out_pairs = (_rows(functions, dropped, seed) for functions in (train, held_out))
     rows = first_rows(pairs, held_out_pairs, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
-    return SourceRows(*rows.values(), dropped)
+    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
 
 
 def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: int) -> dict[str, list[LabelledRow]]:
