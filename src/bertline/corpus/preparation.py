@@ -62,6 +62,8 @@ class PreparedDocument:
     def without(self, indices: Iterable[int], reason: str) -> tuple[PreparedDocument | None, list[Dropped]]:
         """Return the document without some paragraphs, if there are others, and what is counted."""
         gone = set(indices)
+        if not gone:
+            return self, []
         dropped = [Dropped(f"paragraphs/{reason}", self.id, " ".join(self.paragraphs[index])) for index in sorted(gone)]
         left = [index for index in range(len(self.paragraphs)) if index not in gone]
         if not left:
@@ -123,7 +125,8 @@ class Preparation:
         )
         prepared = drops.run(split, documents)
         if self.needles is not None:
-            prepared = drops.run(partial(without_contaminated, needles=Needles(self.needles)), prepared)
+            found_in = Needles(self.needles).found_in
+            prepared = drops.run(lambda each: each.without(found_in(each.paragraphs), "contaminated"), prepared)
         keys = KeyWriter(out)
 
         def with_keys_kept() -> Iterator[PreparedDocument]:
@@ -167,12 +170,6 @@ def split_document(
         return None, [*dropped, Dropped("documents/empty", name)]
     paragraphs = tuple(tuple(sentences) for _, sentences in split)
     return PreparedDocument(name, group, document.split, paragraphs, keys), dropped
-
-
-def without_contaminated(document: PreparedDocument, needles: Needles) -> tuple[PreparedDocument | None, list[Dropped]]:
-    """Remove the paragraphs with text of `corpus.decontaminate`; a document without any other is left out."""
-    found = needles.found_in(document.paragraphs)
-    return document.without(found, "contaminated") if found else (document, [])
 
 
 def _encodable(document: SourceDocument) -> SourceDocument:

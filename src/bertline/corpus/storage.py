@@ -49,15 +49,13 @@ def shard_paths(folder: Path, split: Split) -> list[Path]:
 
 
 def num_documents(folder: Path, split: Split) -> int:
-    """Return the number of documents of one split, from the shards' own counts.
+    """Return the number of documents of one split, copies included.
 
     Raises:
-        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
+        ArtifactError: The folder is not a corpus.
     """
-    try:
-        return sum(pq.read_metadata(path).num_rows for path in shard_paths(folder, split))
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(f"{folder} cannot be read ({error}). Run the corpus stage again.") from error
+    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    return int(manifest["counts"][split].get("documents", 0))
 
 
 def read_shard(path: Path, is_wanted: Callable[[str], bool] | None = None) -> Iterator[Document]:

@@ -152,7 +152,9 @@ def mask_rows(
     keys = _example_keys(example_ids, seed=seed, epoch=0 if policy.static else epoch)
     num_targets = _num_targets(keys, maskable.sum(axis=1), policy.mask_prob)
     if policy.unit == "token":
-        positions = spans = _lowest_positions(keys, maskable, num_targets, num_columns)
+        positions = _in_random_order(keys, maskable)[:, :num_columns]
+        positions[np.arange(positions.shape[1]) >= num_targets[:, None]] = input_ids.shape[1]
+        positions = spans = np.sort(positions, axis=1)
     else:
         begins = maskable & word_starts[input_ids]
         begins[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]
@@ -195,13 +197,6 @@ def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
     whole = np.floor(share)
     rounded = whole + (_unit_interval(_output(keys, _OUTPUT_FOR_NUMBER)) < share - whole)
     return np.minimum(np.maximum(1, rounded).astype(np.int64), num_maskable)
-
-
-def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_columns: int) -> Array:
-    """Return [B, P] the `num_targets` maskable positions with the lowest random numbers, ascending; S where unused."""
-    positions = _in_random_order(keys, maskable)[:, :num_columns]
-    positions[np.arange(positions.shape[1]) >= num_targets[:, None]] = maskable.shape[1]
-    return np.sort(positions, axis=1)
 
 
 def _in_random_order(keys: Array, candidates: Array) -> Array:

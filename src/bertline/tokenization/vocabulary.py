@@ -61,7 +61,9 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
             "the model was published."
         )
     config = _read_object(folder / "tokenizer_config.json", missing_ok=True)
-    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not _has_capitals(tokens))
+    ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
+    is_cased = sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
+    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not is_cased)
     chinese = config.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars", True))
     return Vocabulary(
         tokens=tokens,
@@ -153,12 +155,6 @@ def read_vocab_file(path: Path) -> tuple[str, ...]:
         raise DataError(f"{path} is not UTF-8 ({error}). Expected a BERT vocab.txt, one token per line.") from error
     # Not splitlines(): it also splits at characters such as U+2028, which may be tokens themselves.
     return _checked(text.removesuffix("\n").split("\n"), path)
-
-
-def _has_capitals(tokens: Sequence[str]) -> bool:
-    """Return whether a vocabulary is cased: whether enough of its ordinary tokens have capital letters."""
-    ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
-    return sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
 
 
 def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any], tuple[str, ...]]:

@@ -26,7 +26,7 @@ def test_an_endless_input_is_taken_only_a_few_items_ahead() -> None:
             taken.append(number)
             yield number
 
-    results = ordered_map(abs, numbers(), num_workers=2, in_flight_per_worker=3)
+    results = ordered_map(abs, numbers(), num_workers=2)
     assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
     results.close()
     assert len(taken) <= 5 + 2 * 3
