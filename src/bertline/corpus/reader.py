@@ -193,7 +193,12 @@ class FilesReader(CorpusReader):
 
     @abstractmethod
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """Read a file, or a range of it."""
+        """Read a file, or a range of it.
+
+        Raises:
+            DataError: The file is of another format, or (`on_undecodable: fail`) something in it is damaged, too long
+                or no text; the message names file and line.
+        """
 
     def ranges(self, part: Part, shard_bytes: int) -> list[Part]:
         """Cut a file into ranges of about so many bytes that are read by themselves; by default it stays whole."""

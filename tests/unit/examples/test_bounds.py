@@ -79,7 +79,7 @@ def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(t
         rows.append([0, *[2] * (a - 1), last, 1, *[3] * (b - 1), 4, 1])
         facts.append((a + 2, label))
     store = Sequences(rows)
-    (ids, table), (first, labels) = store.shards[0], np.array(facts).T
+    (_, table), (first, labels) = store.shards[0], np.array(facts).T
     table[:, 2], table[:, 3] = first, labels
     found = surface_accuracy(store, vocab)  # type: ignore[arg-type]
     assert found is not None

@@ -151,11 +151,7 @@ class TableReader(RowsReader, FilesReader):
         return _row_group_ranges(part, shard_bytes)
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """See `FilesReader.read_part`.
-
-        Raises:
-            DataError: A file or record is not in the format, the column is missing, or its value is not text.
-        """
+        """See `FilesReader.read_part`."""
         read = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}[self.kind]
         in_lines = self.kind != "parquet"
 
@@ -318,11 +314,7 @@ class HubReader(RowsReader, CorpusReader):
         return [InputShard(source, (one,)) for one in ranges], []
 
     def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
-        """See `CorpusReader.read_shard`.
-
-        Raises:
-            DataError: The dataset cannot be reached or read, the column is missing, or its value is not text.
-        """
+        """See `CorpusReader.read_shard`."""
         (part,) = shard.parts
         assert part.stop is not None
         with self._named():

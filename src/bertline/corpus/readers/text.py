@@ -58,12 +58,7 @@ class TextReader(FilesReader):
         return line_ranges(part, shard_bytes) if self.document == "line" and self.encoding == "utf-8" else [part]
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """See `FilesReader.read_part`.
-
-        Raises:
-            DataError: With `on_undecodable: fail`, a document is too long or a line is not text; with `on_markup:
-                fail`, the file is markup.
-        """
+        """See `FilesReader.read_part`."""
         lines = read_lines(part, self.encoding, self.on_undecodable)
         if self.on_markup != "keep" and not part.start:
             start = list(islice(lines, _LINES_LOOKED_AT))

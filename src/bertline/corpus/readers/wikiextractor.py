@@ -33,10 +33,6 @@ class WikiExtractorReader(FilesReader):
 
         The title, which WikiExtractor repeats as the first line, is left out: it is a heading, not a sentence. A file
         that does not start with an article is skipped and counted under `files/not_wikiextractor`.
-
-        Raises:
-            DataError: There is text between two articles, or (`on_undecodable: fail`) two of a file have one id; the
-                message names file and line.
         """
         head: re.Match[str] | None = None
         body: list[Line] = []

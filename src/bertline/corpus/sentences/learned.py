@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -190,14 +190,15 @@ def count(*parts: Iterable[str]) -> Counts:
     starts: defaultdict[str, int] = defaultdict(int)
     for part in texts:
         start, stop = stop, stop + sum(text.count(" ") + 1 for text in part)
-        in_part = _WordsOfPart(word_numbers, word_of_token[numbers[start:stop]])
+        times = np.bincount(word_of_token[numbers[start:stop]], minlength=len(word_numbers) + 1)
+        times[0] = 0  # what is no word
         kinds: dict[str, int] = {}
         for text in part:
             for match in STOP.finditer(text):
                 begin = match.start()
                 marks, closing, _, following = match.groups()
                 if (kind := kinds.get(following)) is None:
-                    kind = kinds[following] = _kind(following, in_part)
+                    kind = kinds[following] = _kind(following, word_numbers, times)
                 left = text[text.rfind(" ", 0, begin) + 1 : begin]
                 if _begins_sentence(left.lstrip(_EDGES), marks + closing, kind, counts):
                     starts[following] += 1
@@ -219,17 +220,6 @@ def _begins_sentence(word: str, marks: str, kind: int, counts: Counts) -> bool:
             counts.row(word.lower())[kind] += 1
             return False
     return FOLLOWERS[kind] in ("name", "common")
-
-
-class _WordsOfPart:
-    """How often each word occurs in a part: its number, and the words of the tokens of the part."""
-
-    def __init__(self, numbers: dict[str, int], words: npt.NDArray[np.int64]) -> None:
-        self._numbers, self._times = numbers, np.bincount(words, minlength=len(numbers) + 1)
-
-    def __getitem__(self, word: str) -> int:
-        number = self._numbers.get(word)
-        return 0 if number is None else int(self._times[number])
 
 
 def _count_tokens(tokens: list[str], times: list[int], counts: Counts) -> tuple[dict[str, int], npt.NDArray[np.int64]]:
@@ -264,8 +254,11 @@ def _count_tokens(tokens: list[str], times: list[int], counts: Counts) -> tuple[
     return numbers, np.array(of_tokens, dtype=np.int64)
 
 
-def _kind(following: str, words: _WordsOfPart) -> int:
-    """Return the class of a word as an index of `FOLLOWERS`; a name is hardly ever lower-case in this part."""
+def _kind(following: str, numbers: Mapping[str, int], times: npt.NDArray[np.int64]) -> int:
+    """Return the class of a word as an index of `FOLLOWERS`; a name is hardly ever lower-case in this part.
+
+    `times` is how often each word occurs in it, by its number.
+    """
     first = following[0]
     if first.islower():
         return 0
@@ -276,7 +269,8 @@ def _kind(following: str, words: _WordsOfPart) -> int:
     if following in STARTERS:
         return 3
     lowered = following.lower()  # without a lower case it stays a capital, which is not counted for one
-    return 3 if (words[lowered] if lowered[0].islower() else 0) >= words[following] else 2
+    times_lowered = times[numbers.get(lowered, 0)] if lowered[0].islower() else 0
+    return 3 if times_lowered >= times[numbers.get(following, 0)] else 2
 
 
 @dataclass(frozen=True, slots=True)
