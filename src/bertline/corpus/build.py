@@ -52,14 +52,8 @@ def build_corpus(
     """Build the corpus artifact of the configured source in `out`.
 
     The output is byte-identical for the same input, configuration and versions, with any engine. A process holds the
-    documents of a batch, and of keys those of a partition of all shards.
-
-    Args:
-        config: The corpus.
-        python_docs: The packages of `corpus=python_docs`.
-        out: Folder of the artifact.
-        engine: Where the work on shards is done.
-        work: Folder for what the steps leave, from which a killed run resumes.
+    documents of a batch, and of keys those of a partition of all shards. What the steps leave lies in `work`,
+    so that a killed run resumes.
 
     Returns:
         Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates, and

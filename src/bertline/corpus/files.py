@@ -33,7 +33,6 @@ TORN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 """What damaged compressed data raises. bz2 raises OSError without an error number: see `torn`."""
 _MARKS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 _OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open, "zstandard": zstd.open}
-_TAR_MARK = (257, b"ustar")
 _MAX_WRAPPED_CHARACTERS = 100
 """A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph."""
 _SHOWN_ENDINGS, _SHOWN_FILES = 5, 3
@@ -289,8 +288,7 @@ def archive_kind(part: Part) -> str | None:
         start = handle.read(512)
     if start.startswith(b"PK\x03\x04"):
         return "zip"
-    place, mark = _TAR_MARK
-    return "tar" if start[place:].startswith(mark) else None
+    return "tar" if start[257:].startswith(b"ustar") else None
 
 
 def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str) -> Dropped:

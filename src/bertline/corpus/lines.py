@@ -85,7 +85,6 @@ def _is_mostly_utf8(sample: bytes) -> bool:
     return valid > invalid and b"\x00" not in sample
 
 
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
@@ -206,12 +205,8 @@ def _not_text(part: Part, number: int, found: re.Match[str], codec: str, *, is_d
     rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
     if found[0] == "\0":
         return f"{place} a NUL byte at character {found.start() + 1}; text has none. Take it out, {rest}"
-    with opened(part) as handle:
-        is_utf16 = handle.read(2) in _UTF16_MARKS
     hint = "Set corpus.encoding to its encoding (auto detects it)"
-    if is_utf16:
-        hint = "It begins with a UTF-16 mark: try corpus.encoding=utf-16 (auto detects it)"
-    elif is_detected:
+    if is_detected:
         hint = "Most of the file is, and no other encoding is known for such lines: mend it"
     byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
     return f"{place} {byte} is not {codec} text. {hint}, {rest}"

@@ -5,6 +5,7 @@ What reads raises ArtifactError where a folder is no corpus, or a shard is missi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +44,9 @@ def shard_paths(folder: Path, split: Split) -> list[Path]:
     return [folder / name for name in manifest["shards"][split]]
 
 
-def num_documents(folder: Path, split: Split) -> int:
-    """Return the number of documents of one split, copies included."""
-    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
-    return int(manifest["counts"][split].get("documents", 0))
+def counts_of(folder: Path, split: Split) -> Counter[str]:
+    """Return the `documents` and `characters` of one split, copies included."""
+    return Counter(read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)["counts"][split])
 
 
 def read_shard(path: Path, is_wanted: Callable[[str], bool] | None = None) -> Iterator[Document]:

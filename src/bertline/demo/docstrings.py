@@ -251,13 +251,8 @@ def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool
     """Return whether a module group is held out from pretraining, by a hash of seed, package and group name.
 
     A group therefore stays in its split when the package grows or its groups change. The fraction holds only on
-    average: the configured `split_seed` was chosen so that each package is near it.
-
-    Args:
-        group: Module group, such as `scipy.stats._distn`.
-        package: Package name.
-        fraction: Expected fraction of held-out groups, in (0, 1). Increasing it keeps all held-out groups held out.
-        seed: The setting `split_seed`.
+    average: the configured `split_seed` was chosen so that each package is near it. A larger fraction
+    only adds groups.
 
     Example:
         >>> sum(is_held_out(f"p.part{n}", package="p", fraction=0.1, seed=0) for n in range(1000))

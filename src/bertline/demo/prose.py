@@ -68,10 +68,7 @@ class Prose:
 
 
 def prose_paragraphs(text: str) -> Prose:
-    r"""Extract the prose paragraphs of a docstring.
-
-    Args:
-        text: Docstring after `inspect.cleandoc`.
+    r"""Extract the prose paragraphs of a docstring, as `inspect.cleandoc` leaves it.
 
     Example:
         >>> found = prose_paragraphs("Scale `x` by *two*.\n\nArgs:\n    x (int): The number to scale.\n\n>>> f(1)\n2")

@@ -118,12 +118,7 @@ def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, se
     Each round takes one item of every label that has items left. Within a label, every module contributes its first
     item before any contributes its second, so that no large module dominates a library. The order depends on the seed,
     the name and the ids only: adding or removing items keeps the order of the others.
-
-    Args:
-        items: Items whose ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
-        label_of: Returns the label of an item.
-        seed: `split_seed` of the task.
-        name: Name of the split; splits have independent orders.
+    Ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
 
     Example:
         >>> from bertline.tasks.source_files import LabelledRow
@@ -157,12 +152,6 @@ def held_out_sides(
     """Assign each held-out module to dev or test by a hash of its name, in proportion to the requested rows.
 
     The assignment of a module does not change when other modules are added, removed or changed.
-
-    Args:
-        held_out: Items by the full name of their module, such as `torch.nn.functional`.
-        num_dev_rows: Number of dev rows requested, over all packages.
-        num_test_rows: Number of test rows requested.
-        seed: `split_seed` of the task.
 
     Example:
         >>> sides = held_out_sides({f"a.x{n}": [n] for n in range(300)}, num_dev_rows=100, num_test_rows=200, seed=0)

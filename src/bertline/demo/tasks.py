@@ -352,12 +352,7 @@ def docs_search_splits(
     query. Train functions come from pretraining modules. Dev and test functions come from held-out modules, and their
     queries and documents do not occur in pretraining text. Dev and test share no module, and no query or document
     occurs twice. All splits search one collection, which other functions fill up to `num_documents`.
-
-    Args:
-        modules: Modules from `bertline.demo.docstrings.read_modules`.
-        config: Sizes of documents, collection and splits.
-        num_train_rows: Number of train queries; None takes as many as the collection has room for.
-        seed: `split_seed` of the task.
+    Without `num_train_rows`, there are as many train queries as the collection has room for.
 
     Raises:
         DataError: The collection is too small for the queries.

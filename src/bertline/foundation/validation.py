@@ -48,9 +48,6 @@ class _Problems(NamedTuple):
     """Unknown and missing keys, unknown kinds."""
     values: list[str]
 
-    def __len__(self) -> int:
-        return len(self.keys) + len(self.values)
-
 
 def to_mapping(config: Any) -> dict[str, Any]:
     """Convert a configuration dataclass to plain data for YAML or JSON (tuples become lists)."""
@@ -89,7 +86,7 @@ def _built_dataclass(expected: Any, value: Any, where: str, problems: _Problems)
     if not isinstance(value, Mapping):
         problems.keys.append(f"{place} is {value!r}; expected keys {known}.")
         return None
-    before = len(problems)
+    before = sum(map(len, problems))
     for key in value:
         if key not in fields:
             hint = _closest(key, fields)
@@ -100,7 +97,7 @@ def _built_dataclass(expected: Any, value: Any, where: str, problems: _Problems)
             problems.keys.append(f"{_join(where, name)} is missing.")
     hints = _hints(expected)
     given = {name: _built(hints[name], value[name], _join(where, name), problems) for name in fields if name in value}
-    if len(problems) > before:
+    if sum(map(len, problems)) > before:
         return None
     try:
         return expected(**given)

@@ -189,8 +189,10 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
         return Difference(difference=difference)
     rows = first.blocks.mean(axis=0) - (0.0 if second is None else second.blocks.mean(axis=0))
     of_rows = float(rows.var(ddof=1)) / len(rows)
-    of_seeds = [(_seed_variance(system), len(system.scores) - 1) for system in systems if len(system.scores) > 1]
-    of_cells = sum(_cell_variance(system) for system in systems)
+    with_seeds = [system for system in systems if len(system.scores) > 1]
+    # The variance of the mean over seeds, and its degrees of freedom.
+    of_seeds = [(float(each.scores.var(ddof=1)) / len(each.scores), len(each.scores) - 1) for each in with_seeds]
+    of_cells = sum(map(_cell_variance, with_seeds))
     variance = of_rows + max(0.0, sum(of_system for of_system, _ in of_seeds) - of_cells)
     effective = min(system.effective_blocks or len(rows) for system in systems)
     return _tested(difference, math.sqrt(variance), _degrees(variance, max(1.0, effective - 1), of_seeds))
@@ -251,18 +253,9 @@ def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float
     return float(stdtridf(1 - SIGNIFICANT / 2, quantile))
 
 
-def _seed_variance(system: Measured) -> float:
-    """Return the variance of the mean over seeds."""
-    count = len(system.scores)
-    return float(system.scores.var(ddof=1)) / count if count > 1 else 0.0
-
-
 def _cell_variance(system: Measured) -> float:
-    """Return the part of `_seed_variance` that comes from the interaction of seeds and blocks."""
-    num_seeds, num_blocks = system.blocks.shape
-    if num_seeds < 2:
-        return 0.0
-    blocks = system.blocks
+    """Return the part of the variance of the mean over seeds that comes from the interaction of seeds and blocks."""
+    blocks, (num_seeds, num_blocks) = system.blocks, system.blocks.shape
     left = blocks - blocks.mean(axis=0) - blocks.mean(axis=1, keepdims=True) + blocks.mean()
     return float((left**2).sum()) / ((num_seeds - 1) * (num_blocks - 1)) / num_blocks / num_seeds
 

@@ -21,9 +21,8 @@ import numpy as np
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.corpus.document import Document, Split, distinct_stretches, label_of
-from bertline.corpus.storage import FORMAT_VERSION, KIND, read_shard, shard_paths
+from bertline.corpus.storage import counts_of, read_shard, shard_paths
 from bertline.foundation.engine import Counts, Engine, shard_folder
-from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import unit_interval
 from bertline.tokenization.tokenizer import bert_normalizer
@@ -49,8 +48,7 @@ class CorpusText:
 
     def num_characters(self, split: Split) -> int:
         """Return the number of characters of a split."""
-        manifest = read_manifest(self.folder, kind=KIND, format_version=FORMAT_VERSION)
-        return int(manifest["counts"][split].get("characters", 0))
+        return counts_of(self.folder, split)["characters"]
 
     def fraction(self, split: Split, characters: int) -> float:
         """Return the fraction of the documents of a split that have about so many characters."""
