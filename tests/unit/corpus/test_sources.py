@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from bertline.corpus.document import label_of
 from bertline.corpus.registry import SourcesCorpusConfig
@@ -207,21 +205,3 @@ def test_the_language_of_a_row_comes_from_a_column(texts: Path, tmp_path: Path) 
 def test_what_a_configuration_gets_wrong_is_named(corpus: Make, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         corpus(**changes)
-
-
-@pytest.mark.parametrize(
-    ("preset", "expected"),
-    [
-        ("wikipedia_books", {"wikipedia": ("wikiextractor", "en", None), "books": ("text", "en", None)}),
-        ("multilingual", {"text": ("parquet", None, 0.7)}),
-    ],
-)
-def test_a_preset_is_a_valid_corpus(preset: str, expected: dict[str, tuple[str, str | None, float | None]]) -> None:
-    with initialize_config_dir(str(Path(__file__).parents[3] / "conf"), version_base="1.3"):
-        composed = OmegaConf.to_container(compose("config", overrides=[f"corpus={preset}"]))
-    assert isinstance(composed, dict)
-
-    config = validate(SourcesCorpusConfig, composed["corpus"], where="corpus")
-
-    found = {name: (one.kind, one.language, config.language_exponent) for name, one in config.sources.items()}
-    assert found == expected

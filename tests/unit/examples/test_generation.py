@@ -34,12 +34,6 @@ from corpora import write_corpus
 from encoded_corpora import corpus_of, encoded_corpus
 
 
-def test_blocks_are_the_shards_in_order_all_of_one_copy_before_the_next() -> None:
-    corpus = encoded_corpus([[[1] * 3]] * 2, [[[1] * 9]] * 3, [[[1] * 4]])
-    blocks = [(block.copy, list(block.documents)) for block in blocks_of_documents(corpus, num_copies=2)]
-    assert blocks == [(copy, documents) for copy in (0, 1) for documents in ([0, 1], [2, 3, 4], [5])]
-
-
 def test_pairs_do_not_depend_on_the_shards_but_on_the_copy(tmp_path: Path, config: ExamplesConfig) -> None:
     rng = random.Random(3)
     lists = [[[7] * rng.randint(1, 20) for _ in range(rng.randint(1, 9))] for _ in range(60)]
@@ -115,16 +109,6 @@ def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig) 
         assert abs(number - len(pairs) * probability) < 4 * deviation
 
 
-def test_short_sequences_have_every_length_from_two_tokens_on(config: ExamplesConfig) -> None:
-    always_short = replace(config, random_next_prob=0.0, short_sequence_prob=1.0)
-    lengths = set()
-    for seed in range(30):
-        pairs = pairs_of(corpus_of([1] * 200, [5]), 0, always_short, length=16, seed=seed)
-        assert all(pair.is_short for pair in pairs)
-        lengths.update(pair.a.length + pair.b.length for pair in pairs)
-    assert lengths == set(range(2, 14))
-
-
 def reference_truncation(tokens_a: int, tokens_b: int, limit: int) -> tuple[int, int]:
     """Token by token from the longer one, B if they are equal: create_pretraining_data.py's rule for lengths."""
     while tokens_a + tokens_b > limit:
@@ -156,20 +140,6 @@ def test_every_sentence_stays_once_and_runs_stay_together(num_sentences: int, to
     for start in range(0, num_sentences, together):
         run = [places[sentence] for sentence in before.sentences[start : start + together]]
         assert run == list(range(run[0], run[0] + len(run)))
-
-
-def test_segments_of_a_pair_come_from_anywhere_in_the_document(build, config, tmp_path) -> None:
-    words = [f"{first}{vowel}{last}" for first in "bd" for vowel in "aeiou" for last in "lrst"]
-    texts = [[f"{word} {word} {word} {word}" for word in words]]  # a sentence of 4 times the same word
-    corpus = write_corpus(tmp_path / "runs", texts, texts)
-    config = replace(config, lengths=(16,), random_next_prob=0.0, short_sequence_prob=0.0)
-    distances = {}
-    for together in (None, 1):
-        built = build(replace(config, shuffle_sentences=together), str(together), corpus=corpus)
-        assert built.manifest.get("shuffle_sentences") == together
-        ids = [example.input_ids for example in built.examples(16)]
-        distances[together] = sorted(abs(int(one[1]) - int(one[-2])) for one in ids)
-    assert distances[None][-1] <= 3 < distances[1][len(distances[1]) // 2]
 
 
 class TestFullSentences:

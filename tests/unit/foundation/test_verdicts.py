@@ -139,33 +139,25 @@ def test_where_rows_say_nothing_it_is_the_t_test_over_seeds():
     assert found.degrees_of_freedom == pytest.approx(5)
 
 
-@pytest.mark.parametrize("num_seeds", [(1, 5), (5, 1), (1, 1)])
-def test_one_seed_gives_no_verdict(num_seeds):
-    random = np.random.default_rng(6)
-    first, second = (
-        system(runs(random, np.full(200, share), num_seeds=num))
-        for share, num in zip((0.9, 0.1), num_seeds, strict=True)
-    )
-    found = compared(first, second)
-    assert found.verdict is None
-    assert set(found.to_json()) == {"difference"}
+def ones(num_rows, **changes):
+    return system([np.ones((num_rows, 1))], **{"repeatable": True, **changes})
 
 
-def test_rows_of_a_single_source_give_no_verdict():
-    found = compared(system([np.array([[1.0], [1.0]])], ["a", "a"], repeatable=True))
-    assert found == Difference(difference=1.0)
-
-
-@pytest.mark.parametrize(("num_sources", "verdict"), [(FEWEST_BLOCKS - 1, None), (FEWEST_BLOCKS, "better")])
-def test_fewer_sources_than_could_differ_in_sign_by_chance_give_no_verdict(num_sources, verdict):
-    right, wrong = np.ones((num_sources, 1)), np.zeros((num_sources, 1))
-    found = compared(system([right], repeatable=True), system([wrong], repeatable=True))
-    assert (found.difference, found.verdict) == (1.0, verdict)
-
-
-def test_a_score_that_is_no_number_gives_no_verdict():
-    found = compared(system([np.array([[np.nan], [1.0]])], repeatable=True))
-    assert found.verdict is None
+@pytest.mark.parametrize(
+    "first",
+    [
+        ones(200, repeatable=False),  # one seed
+        ones(2, sources=["a", "a"]),
+        ones(FEWEST_BLOCKS - 1),  # fewer sources than could differ in sign by chance
+        system([np.array([[np.nan], *[[1.0]] * 9])], repeatable=True),
+    ],
+    ids=["one seed", "one source", "few sources", "no number"],
+)
+def test_where_the_noise_is_unknown_there_is_no_verdict(first):
+    assert compared(first).verdict is None and set(compared(first).to_json()) == {"difference"}
+    five = Measured(scores=first.scores.repeat(5), blocks=first.blocks.repeat(5, axis=0), repeatable=False)
+    assert compared(five, first).verdict is compared(first, five).verdict is None
+    assert compared(ones(FEWEST_BLOCKS)).verdict == "better"
 
 
 def test_seeds_that_belong_together_are_compared_one_by_one():
