@@ -53,18 +53,6 @@ def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
     assert manifest["dropped"] == {"documents/duplicate": 1, "files/empty": 1}
 
 
-@pytest.mark.parametrize("document", ["file", "line"])
-def test_any_number_of_workers_writes_the_same_bytes(
-    texts: Path, text_config: Make, tmp_path: Path, document: str
-) -> None:
-    config = text_config(document=document)
-
-    build(config, tmp_path / "one")
-    build(config, tmp_path / "two", 2)
-
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
 def test_whatever_fails_the_old_corpus_stays(
     texts: Path, text_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

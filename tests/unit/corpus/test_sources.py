@@ -73,6 +73,10 @@ def test_a_weight_repeats_the_documents_of_train_and_leaves_validation_as_it_is(
     assert weighted == {"novels": 3 * plain["novels"], "wiki": plain["wiki"]}
     assert len(set(ids(tmp_path / "out", "train"))) == weighted.total()
     assert ids(tmp_path / "out", "validation") == ids(tmp_path / "plain", "validation")
+    texts = [{one.sentences for one in read_documents(tmp_path / "out", split)} for split in ("train", "validation")]
+    assert not texts[0] & texts[1]
+    validation = Counter(map(label_of, ids(tmp_path / "out", "validation")))
+    assert 5 <= validation["novels"] <= 20 and 25 <= validation["wiki"] <= 55
 
 
 @pytest.mark.parametrize("fraction", [1e-9, 0.3])
@@ -104,19 +108,6 @@ def test_a_weight_below_one_leaves_documents_out_and_takes_the_same_ones_each_ti
     whole, half, quarter = (set(ids(tmp_path / name, "train")) for name in ("plain", "half", "quarter"))
     assert quarter < half < whole
     assert 0.35 < len([one for one in half if label_of(one) == "wiki"]) / 160 < 0.65
-
-
-def test_no_document_is_in_train_and_validation_and_each_source_has_its_share_of_validation(
-    corpus: Make, tmp_path: Path
-) -> None:
-    build(corpus(novels={"weight": 2.5}), tmp_path / "out")
-
-    def texts_of(split: Any) -> set[tuple[str, ...]]:
-        return {document.sentences for document in read_documents(tmp_path / "out", split)}
-
-    assert not texts_of("train") & texts_of("validation")
-    validation = Counter(map(label_of, ids(tmp_path / "out", "validation")))
-    assert 5 <= validation["novels"] <= 20 and 25 <= validation["wiki"] <= 55
 
 
 def test_any_number_of_workers_writes_the_same_bytes(

@@ -26,21 +26,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def hub_config(name: str, **changes: object) -> HubCorpusConfig:
-    fields: dict = {
-        "revision": None,
-        "subset": None,
-        "split": "train",
-        "text_column": "text",
-        "group_column": None,
-        "validation_fraction": 0.1,
-        "split_seed": 0,
-        "deduplicate": "none",
-        "min_document_characters": 1,
-        "on_undecodable": "fail",
-        "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
-        **changes,
-    }
-    return HubCorpusConfig(kind="hub", name=name, **fields)
+    fields: dict = {"text_column": "text", "group_column": None, "subset": None, "split": "train"}
+    fields |= {
+        "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "min_document_characters": 1,
+        "on_undecodable": "fail", "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+    }  # fmt: skip
+    return HubCorpusConfig(kind="hub", name=name, **fields | changes)
 
 
 def test_jsonl_rows_are_documents_with_their_line(folder: Path, table_config: Make) -> None:

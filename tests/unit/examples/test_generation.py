@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
@@ -183,52 +183,10 @@ class TestFullSentences:
         assert batch["masked_labels"].shape[1] == num_targets.max() == max_targets(16, 0.99) + 1
 
 
-def pairs_of_a_plain_loop(lengths: list[int], room: int, rng: random.Random, config: ExamplesConfig) -> list[tuple]:
-    """Tokens of A and B before truncation, and the label, of a document whose tokens are numbered."""
-    starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
-    sentences = [list(range(*bounds)) for bounds in pairwise(starts)]
-    pairs = []
-    while len(sentences) >= 2:
-        target = 2 + int(rng.random() * (room - 1)) if rng.random() < config.short_sequence_prob else room
-        chunk = [sentences.pop(0)]
-        while sentences and (len(chunk) < 2 or sum(map(len, chunk)) < target):
-            chunk.append(sentences.pop(0))
-        rng.random()  # whether the next segment is a random one: never
-        cut = 1 + int(rng.random() * (len(chunk) - 1))
-        first, second = list(chain(*chunk[:cut])), list(chain(*chunk[cut:]))
-        label = int(rng.random() < config.swapped_prob)
-        pairs.append((second, first, label) if label else (first, second, label))
-        if len(first) + len(second) > room:
-            break  # what is cut off takes random numbers of its own
-    return pairs
-
-
 class TestSentenceOrder:
     @pytest.fixture
     def config(self, config: ExamplesConfig) -> ExamplesConfig:
         return replace(config, random_next_prob=0.0, swapped_prob=0.5)
-
-    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-    @given(
-        lengths=st.lists(st.integers(1, 12), min_size=1, max_size=15),
-        room=st.integers(6, 40),
-        share=st.floats(0.01, 1),
-        seed=st.integers(0, 2**32),
-    )
-    def test_pairs_are_those_of_a_plain_loop(self, config, lengths, room, share, seed) -> None:
-        config = replace(config, swapped_prob=share)
-        pairs = list(document_pairs(corpus_of(lengths), 0, random.Random(seed), room=room, config=config))
-        expected = pairs_of_a_plain_loop(lengths, room, random.Random(seed), config)
-        for pair, (a, b, label) in zip(pairs, expected, strict=False):
-            found = (list(range(*pair.a)), list(range(*pair.b)))
-            assert pair.next_sentence_label == label == int(found[0][0] > found[1][0])
-            if pair.num_truncated:
-                assert set(found[0]) < set(a) or set(found[1]) < set(b)
-                assert len(found[0]) + len(found[1]) == room
-            else:
-                assert found == (a, b)
-        assert len(pairs) >= len(expected)
-        assert bool(pairs) == (len(lengths) > 1)
 
     def test_the_artifact_has_the_labels_and_counts_documents_of_one_sentence(self, build, config) -> None:
         built = build(config)

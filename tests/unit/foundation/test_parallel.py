@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 import os
 import signal
 from collections.abc import Iterator
@@ -9,13 +8,6 @@ import pytest
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.parallel import ordered_map
-
-
-@pytest.mark.parametrize("num_workers", [0, 1, 2])
-def test_results_come_in_the_order_of_the_input(num_workers: int) -> None:
-    assert list(ordered_map(math.factorial, range(50), num_workers=num_workers)) == [
-        math.factorial(number) for number in range(50)
-    ]
 
 
 def test_an_endless_input_is_taken_only_a_few_items_ahead() -> None:
