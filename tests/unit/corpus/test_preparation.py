@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from corpora import build, drops_of
 )
 def test_cleaning(dirty: str, expected: str) -> None:
     assert clean(dirty) == expected
-    assert unicodedata.is_normalized("NFC", clean(dirty))
 
 
 Make = Callable[..., Any]

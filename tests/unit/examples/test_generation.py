@@ -162,22 +162,13 @@ class TestFullSentences:
             for span in spans:  # cut only inside a sentence that is longer than a sequence
                 assert span.stop in bounds or span.length == 30
 
-    def test_the_artifact_has_one_segment_and_one_separator_per_sequence(self, build, config) -> None:
-        built = build(config)
-        assert "length_32/random_next_share" not in built.headline
-        store = built.store(32)
-        assert store.num_segments == 1
-        assert store.num_tokens - 2 * len(store) == store.manifest["corpus"]["train"]["tokens"]
-        for example in built.examples(32):
-            assert example.input_ids[0] == 2 and example.input_ids[-1] == 3
-            assert (example.input_ids == 3).sum() == 1
-            assert not example.token_type_ids.any() and example.next_sentence_label == 0
-        readable = (built.folder / "readable-0032.txt").read_text()
-        assert "  A: [CLS]" in readable and "  B: " not in readable
-
     def test_a_full_sequence_has_room_for_all_its_targets(self, build, config) -> None:
         """It has one special token fewer than a pair: at this rate one target more."""
-        store = build(replace(config, masking=replace(config.masking, mask_prob=0.99), lengths=(16,))).store(16)
+        built = build(replace(config, masking=replace(config.masking, mask_prob=0.99), lengths=(16,)))
+        store, readable = built.store(16), (built.folder / "readable-0016.txt").read_text()
+        assert "  A: [CLS]" in readable and "  B: " not in readable
+        assert "length_16/random_next_share" not in built.headline
+        assert store.num_tokens - 2 * len(store) == store.manifest["corpus"]["train"]["tokens"]
         batch = masked_batch(store, range(len(store)), epoch=0, seed=0, policy=masking_policy(store.manifest))
         num_targets = (batch["masked_labels"] != IGNORED_LABEL).sum(axis=1)
         assert batch["masked_labels"].shape[1] == num_targets.max() == max_targets(16, 0.99) + 1
