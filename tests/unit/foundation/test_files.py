@@ -25,14 +25,9 @@ from bertline.foundation.files import (
 
 
 @pytest.mark.parametrize(
-    ("write", "patched"),
-    [
-        (lambda path: write_atomically(path, "3\n"), (os, "fsync")),
-        (lambda path: append_lines(path, ["3"]), (Path, "open")),
-    ],
-    ids=["write_atomically", "append_lines"],
+    ("write", "content", "patched"), [(write_atomically, "3\n", (os, "fsync")), (append_lines, ["3"], (Path, "open"))]
 )
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch, write, patched) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch, write, content, patched) -> None:
     path = tmp_path / "new" / "a.jsonl"
     append_lines(path, ["1"])
     append_lines(path, ["2"])
@@ -42,7 +37,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkey
 
     with monkeypatch.context() as patch, pytest.raises(MachineError, match=r"a.jsonl cannot be written: No space left"):
         patch.setattr(*patched, full)
-        write(path)
+        write(path, content)
     assert path.read_text() == "1\n2\n"
     assert [file.name for file in path.parent.iterdir()] == ["a.jsonl"]
 

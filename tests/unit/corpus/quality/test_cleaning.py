@@ -98,18 +98,15 @@ def test_joining_loses_no_letter_and_keeps_their_order(text: str) -> None:
 
 
 MARKED = "Euler {{birth|1707}} saw [[Basel|the city]] &amp; wrote formula_53 () for <b>all</b>.<br/>He left."
+UNMARKED = "Euler saw the city & wrote for all. He left."
 KINDS = ("empty_brackets", "entity", "formula", "link", "tag", "template")
 
 
 @pytest.mark.parametrize(
     ("markup", "left", "counts"),
     [
-        ("say", [MARKED], {f"marked_paragraphs/{kind}": 1 for kind in KINDS}),
-        (
-            "remove",
-            ["Euler saw the city & wrote for all. He left."],
-            {f"changed_paragraphs/{kind}": 1 for kind in KINDS},
-        ),
+        ("say", [MARKED], dict.fromkeys((f"marked_paragraphs/{kind}" for kind in KINDS), 1)),
+        ("remove", [UNMARKED], dict.fromkeys((f"changed_paragraphs/{kind}" for kind in KINDS), 1)),
         ("drop", [], {"documents/markup": 1}),
     ],
 )
@@ -119,7 +116,7 @@ def test_markup_is_said_removed_or_a_reason_to_drop_the_document(
     found, drops, out = build([MARKED, "A plain text."], markup=markup)
     assert found == [*left, "A plain text."]
     assert drops["counts"] == counts
-    assert "wrote formula_53" in drops["samples"].get(f"{markup}ed_paragraphs/formula", [{"text": MARKED}])[0]["text"]
+    assert all("wrote formula_53" in samples[0]["text"] for samples in drops["samples"].values())
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["dropped"] | manifest.get("changed", {}) == counts
 
