@@ -125,10 +125,8 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
     encoding); an archive (`files/archive`), and a line over the limit (`lines/too_long`).
 
     Args:
-        part: The file.
         encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then
             reported as `encodings/NAME`.
-        policy: What happens to input that is not text.
 
     Raises:
         DataError: With `fail`, any of the above; the message names file, line and byte.

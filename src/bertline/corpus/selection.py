@@ -183,7 +183,6 @@ def groups_to_move(
     """Return the groups that the split with too few documents gets of the other one, nearest first.
 
     Args:
-        config: The corpus.
         counts: Number of documents of each split, without copies.
         groups: The nearest groups of the larger split, with their numbers of documents and the id of the first one.
         fixes: What makes more groups of the same text.

@@ -108,12 +108,7 @@ def read_modules(
     """Read all modules of the configured packages that have a docstring, in a fixed order.
 
     Order: packages as configured, modules by name. Test folders (`tests`, `test`, `test_*`, `conftest`) are left out:
-    their docstrings describe checks, not the library.
-
-    Args:
-        config: The packages.
-        num_workers: Number of processes.
-        dropped: Takes the number of modules left out, by reason.
+    their docstrings describe checks, not the library. In `dropped`, modules that are left out are counted by reason.
 
     Raises:
         ConfigError: A package is not installed.
@@ -223,12 +218,7 @@ def package_versions(config: PythonDocsConfig) -> dict[str, str]:
 def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
     """Raise an error if a corpus of docstrings was built from other package versions than the installed ones.
 
-    Args:
-        corpus: Corpus folder. Nothing is checked if it has no manifest or the corpus is of another kind.
-        config: The packages; packages that are not in the corpus are not checked.
-
-    Raises:
-        DataError: A version differs; the message names both versions of each package.
+    Nothing is checked if the folder has no manifest or is of another kind, nor are packages that are not in the corpus.
     """
     path = corpus / MANIFEST_NAME
     manifest = read_json(path) if path.exists() else {}

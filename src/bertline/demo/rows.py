@@ -191,9 +191,7 @@ def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], 
 def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
     """Return the texts that occur in one of the searched texts, ignoring case, white space and punctuation.
 
-    Args:
-        texts: Texts to look for. A text without any word is never found.
-        searched: Texts to search; iterated once.
+    A text without any word is never found; the searched texts are read once.
 
     Example:
         >>> sorted(texts_found(["Sum of  squares.", "Sum of cubes."], ["Return the sum of `squares`, or None."]))

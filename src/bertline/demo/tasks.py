@@ -53,11 +53,7 @@ _EMPTY_BRACKETS = re.compile(r"\(\s*\)|\[\s*\]")
 
 
 class LibraryNames:
-    """Finder and remover of the names of a set of libraries.
-
-    Args:
-        modules: Import names, as in `python_docs.packages`. For a library without known aliases only this name counts.
-    """
+    """Finds and removes the names of libraries, given by import name: this one alone where no aliases are known."""
 
     def __init__(self, modules: Iterable[str]) -> None:
         modules = tuple(modules)

@@ -62,7 +62,6 @@ def packed_batches(
 
     Args:
         batch: The arrays of `masked_batch`, [B, W], and perhaps `sequence_places` [B].
-        pad_id: Id of `[PAD]`.
         max_targets: Maximum number of targets of a sequence of W tokens.
         rows_per_batch: R; the last micro-batch is filled up with empty rows. None puts all rows into one micro-batch.
 
@@ -139,7 +138,6 @@ def segments_apart(
         batch: Arrays of `masked_batch`, B examples of two segments.
         first_segment_lengths: [B] number of tokens of `[CLS] A [SEP]`.
         layout: Special tokens of a pair; those before and after it are those of a segment alone.
-        pad_id: Id of `[PAD]`.
 
     Returns:
         The same arrays for 2B sequences, each with the targets that lie in it; `token_type_ids` and

@@ -43,12 +43,10 @@ class Engine(Protocol):
         """Apply a task to each shard whose folder is not whole yet.
 
         Args:
-            task: Function of a shard and its folder.
             shards: Picklable descriptions of the work, whose `repr` tells them apart. They depend on the input alone,
                 and may be read one after the other while the work is done.
             out: Folder of the folders `00000`, `00001`, ... in the order of the shards; other folders in it are
                 removed. It must be one for each task, configuration and input.
-            description: What a progress line shows.
 
         Returns:
             The counts of each shard, in order.

@@ -72,11 +72,8 @@ def ordered_map(
 
     Only three items per worker are taken from `items` in advance, so an endless input needs bounded memory.
 
-    Args:
-        function: A picklable function, defined in a module (processes are spawned).
-        items: The input; consumed in this process.
-        num_workers: Number of processes; 0 or 1 runs in this process.
-        in_threads: Use threads of this process, for work outside Python's lock that shares memory, such as a model.
+    With 0 or 1 worker, all is done in this process. The function is picklable and defined in a module (processes are
+    spawned); `in_threads` uses threads instead, for work outside Python's lock that shares memory, such as a model.
 
     Raises:
         MachineError: A worker was killed, nearly always for lack of memory.

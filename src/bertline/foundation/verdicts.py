@@ -149,7 +149,6 @@ def measured(
         statistics: Row statistics [N, K] of each seed, with rows in the same order.
         clusters: Source of each row, [N]; rows of one source are not independent.
         score: Computes a score from the statistics of rows.
-        repeatable: See `Measured`.
 
     Example:
         >>> rows = np.array([[1.0], [0.0], [1.0], [1.0]])
@@ -171,13 +170,8 @@ def measured(
 def compared(first: Measured, second: Measured | None = None, *, same_seeds: bool = False) -> Difference:
     """Compare two systems on the same rows: first minus second, with the noise of seeds and rows.
 
-    Args:
-        first: The first system.
-        second: Another system on the same rows; None compares with 0, which gives the interval of a score.
-        same_seeds: Whether the seeds of the two systems are paired.
-
-    Raises:
-        ValueError: The two were measured on different blocks of rows.
+    Without a second system, the first is compared with 0, which gives the interval of its score. `same_seeds` says that
+    the seeds of the two are paired. Systems that were measured on different blocks of rows raise a ValueError.
     """
     if second is not None and first.blocks.shape[1] != second.blocks.shape[1]:
         raise ValueError(f"{first.blocks.shape[1]} and {second.blocks.shape[1]} blocks of rows cannot be compared")

@@ -128,11 +128,7 @@ class Needles:
             self._by_length: dict[int, Hashes] = {int(length): content[length] for length in content.files}
 
     def found_in(self, paragraphs: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indices of the paragraphs that contain one, in order.
-
-        Args:
-            paragraphs: Sentences of each paragraph; a passage may cross sentences, not paragraphs.
-        """
+        """Return the indices of the paragraphs that contain one, in order; a passage may cross sentences of one."""
         parts = hashes_of_documents(paragraphs)
         words = np.concatenate([*parts, np.empty(0, np.uint64)])
         ends = np.cumsum([len(part) for part in parts])

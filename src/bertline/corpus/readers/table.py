@@ -75,13 +75,7 @@ class RowsReader(ReadingSettings):
         return dropped._replace(note=problem)
 
     def documents(self, rows: Iterable[Row | Dropped], label: str, where: Where) -> Iterator[SourceDocument | Dropped]:
-        """Convert numbered rows to documents; a row without text is left out.
-
-        Args:
-            rows: Rows.
-            label: Beginning of the id of a document, the same on every machine.
-            where: Returns the place of a row for messages.
-        """
+        """Convert numbered rows to documents, whose ids begin with a label; a row without text is left out."""
         is_first = True
         for item in rows:
             if isinstance(item, Dropped):

@@ -175,10 +175,9 @@ class Counts:
 
 
 def count(*parts: Iterable[str]) -> Counts:
-    """Count the words of paragraphs; a pure function, so that parts can be counted anywhere and added up.
+    """Count the words of parts of cleaned paragraphs, each on one line; a pure function, so that counts can be added up.
 
-    Args:
-        parts: Cleaned paragraphs, each on one line. What is a name is decided for each part by its own words.
+    What is a name is decided for each part by its own words.
     """
     counts = Counts()
     texts = [list(part) for part in parts]
