@@ -45,7 +45,7 @@ def sampling_rates(counts: Mapping[str, Mapping[str, int]], config: SourcesCorpu
 
     Without `language_exponent` that is the weight of the source. With an exponent $\alpha$, languages get shares
     $p_l \propto n_l^\alpha$, where $n_l$ is the number of characters of the language, weights included; the sum over
-    all languages stays the same. Of the counts by label, after cleaning and de-duplication, `train/characters` are used.
+    all languages stays the same. Of the counts by label, after de-duplication, `train/characters` are used.
 
     References:
         google-research/bert, multilingual.md: exponentially smoothed weighting of the data, 0.7.

@@ -175,7 +175,7 @@ class Counts:
 
 
 def count(*parts: Iterable[str]) -> Counts:
-    """Count the words of parts of cleaned paragraphs, each on one line; a pure function, so that counts can be added up.
+    """Count the words of parts of cleaned paragraphs, each on one line: a pure function, whose results add up.
 
     What is a name is decided for each part by its own words.
     """
