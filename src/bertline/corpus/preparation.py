@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +24,6 @@ from bertline.corpus.storage import read_batches, write_batches
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
 _TEXT = pa.string()
@@ -174,10 +172,8 @@ def split_document(
 
 def _encodable(document: SourceDocument) -> SourceDocument:
     """Take out lone surrogates, which JSON can have, Arrow does not store, and cleaning takes out."""
-    texts = "".join((document.id, document.group, *document.paragraphs))
-    if texts.isascii() or not _SURROGATES.search(texts):
+    texts = (document.id, document.group, *document.paragraphs)
+    if "".join(texts).isascii():
         return document
-    key, group, *paragraphs = (
-        _SURROGATES.sub("", text) for text in (document.id, document.group, *document.paragraphs)
-    )
+    key, group, *paragraphs = (text.encode(errors="ignore").decode() for text in texts)
     return dataclasses.replace(document, id=key, group=group, paragraphs=tuple(paragraphs))

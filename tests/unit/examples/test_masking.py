@@ -10,7 +10,6 @@ import pytest
 
 from bertline.examples.config import StaticMaskingConfig
 from bertline.examples.masking import (
-    MaskedExample,
     MaskedRows,
     MaskingPolicy,
     mask_example,
@@ -36,9 +35,7 @@ def example_of(length: int, seed: int = 0) -> Example:
     return Example(ids, (np.arange(length) > length // 2).astype(np.int64), 0, length // 2 + 1)
 
 
-def masked(
-    example: Example, policy: MaskingPolicy, example_id: int = 0, epoch: int = 0, seed: int = 0
-) -> MaskedExample:
+def masked(example: Example, policy: MaskingPolicy, example_id: int = 0, epoch: int = 0, seed: int = 0) -> MaskedRows:
     return mask_example(example, seed=seed, epoch=epoch, example_id=example_id, policy=policy)
 
 
