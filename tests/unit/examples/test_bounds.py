@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import random
 
 import numpy as np
 import pytest
 
 from bertline.examples import bounds
-from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, suited_lengths, surface_accuracy
+from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, surface_accuracy
 from bertline.examples.build import target_counts
 from bertline.examples.config import BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
@@ -110,24 +109,6 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(build, c
     with pytest.raises(DataError, match="tokens fill"):
         build(dataclasses.replace(config, bounds=BoundsConfig(min_fill=1.0)), "strict")
     assert not (tmp_path / "strict").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "sentences", "longest", "expected"),
-    [
-        (20, 400, 512, (128, 512)),  # novels
-        (20, 8, 512, (128, 256)),  # news in brief
-        (6, 1, 512, (32, 32)),  # chat: one length
-        (60, 300, 512, (256, 512)),  # statutes
-        (60, 300, 128, (128, 128)),  # a model with few positions
-    ],
-)
-def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(words, sentences, longest, expected):
-    generator = random.Random(0)
-    documents = [
-        [("word " * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)
-    ]
-    assert suited_lengths(documents, longest=longest) == expected
 
 
 def test_counts_are_those_of_the_examples_one_by_one(build, config: ExamplesConfig) -> None:

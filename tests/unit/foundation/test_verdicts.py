@@ -37,15 +37,20 @@ def pairs(random):
     return np.repeat(0.3 + 0.7 * random.random(NUM_CLUSTERS), 2), np.repeat(np.arange(NUM_CLUSTERS), 2).astype(str)
 
 
+def share_of_verdicts(num_trials, drawn):
+    """How often systems, drawn again for each trial, are called different."""
+    return np.mean([compared(*drawn()).verdict != "not shown" for _ in range(num_trials)])
+
+
 @pytest.mark.parametrize("seed_std", [0.0, 0.03, 0.08])
 def test_equal_systems_are_called_different_in_about_five_of_a_hundred_cases(seed_std):
     random = np.random.default_rng(0)
-    num_trials, false = 150, 0
-    for _ in range(num_trials):
+
+    def drawn():
         difficulty, sources = pairs(random)
-        first, second = (system(runs(random, difficulty, seed_std=seed_std), list(sources)) for _ in range(2))
-        false += compared(first, second).verdict != "not shown"
-    assert false / num_trials <= 0.08
+        return [system(runs(random, difficulty, seed_std=seed_std), list(sources)) for _ in range(2)]
+
+    assert share_of_verdicts(150, drawn) <= 0.08
 
 
 def normal_system(seeds, rows):
@@ -58,12 +63,13 @@ def normal_system(seeds, rows):
 def test_few_seeds_whose_spread_is_small_by_chance_do_not_make_equal_systems_different(num_seeds, seed_std, num_random):
     # `seed_std` is in standard errors of the rows; the rows have 99 degrees of freedom, the seeds one to four.
     random = np.random.default_rng([num_seeds, int(10 * seed_std), num_random])
-    num_trials, false = 1200, 0
-    for _ in range(num_trials):
+
+    def drawn():
         first = normal_system(seed_std * random.normal(size=num_seeds), 10 * random.normal(size=100))
         others = seed_std * random.normal(size=num_seeds) if num_random == 2 else np.zeros(1)
-        false += compared(first, normal_system(others, np.zeros(100))).verdict != "not shown"
-    assert false / num_trials <= 0.06
+        return first, normal_system(others, np.zeros(100))
+
+    assert share_of_verdicts(1200, drawn) <= 0.06
 
 
 @pytest.mark.parametrize(
@@ -71,11 +77,11 @@ def test_few_seeds_whose_spread_is_small_by_chance_do_not_make_equal_systems_dif
 )
 def test_sources_of_very_unequal_size_do_not_make_equal_systems_different(sizes):
     random, sources = np.random.default_rng(11), np.repeat(np.arange(30), sizes)
-    num_trials, false = 600, 0
-    for _ in range(num_trials):
-        rows = random.normal(size=30)[sources][:, None]
-        false += compared(system([rows], list(map(str, sources)), repeatable=True)).verdict != "not shown"
-    assert false / num_trials <= 0.06
+
+    def drawn():
+        return [system([random.normal(size=30)[sources][:, None]], list(map(str, sources)), repeatable=True)]
+
+    assert share_of_verdicts(600, drawn) <= 0.06
 
 
 def test_rows_of_one_source_are_not_counted_as_independent():
