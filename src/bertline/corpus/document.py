@@ -84,12 +84,7 @@ def source_of(document_id: str) -> str:
 
 
 def copy_id(document_id: str, number: int) -> str:
-    """Return the id of a copy of a document, which comes right behind it.
-
-    Example:
-        >>> copy_id("wiki/a.txt", 2)
-        'wiki/a.txt#2'
-    """
+    """Return the id of a copy of a document, which comes right behind it."""
     return f"{document_id}#{number}"
 
 
@@ -172,12 +167,7 @@ def clean(text: str) -> str:
 
 
 def duplicate_key(text: str) -> bytes:
-    """Return a 12-byte hash that is equal for texts that differ only in case and white space.
-
-    Example:
-        >>> duplicate_key("The  cat") == duplicate_key("the cat")
-        True
-    """
+    """Return a 12-byte hash that is equal for texts that differ only in case and white space."""
     return key_of_folded(" ".join(text.casefold().split()))
 
 

@@ -25,6 +25,7 @@ from backports import zstd
 
 from bertline.corpus.document import Dropped
 from bertline.foundation.errors import DataError
+from bertline.foundation.parallel import batches
 from bertline.foundation.progress import say
 
 OnUndecodable = Literal["fail", "skip", "replace"]
@@ -68,11 +69,6 @@ class InputShard:
     source: str
     """Name of one of several sources, else empty."""
     parts: tuple[Part, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes, about."""
-        return sum(part.size if part.range_bytes is None else part.range_bytes for part in self.parts)
 
 
 def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[Dropped]]:
@@ -175,15 +171,11 @@ def refuse_changed(part: Part) -> None:
 
 def shards_of(source: str, parts: Iterable[Part], shard_bytes: int) -> list[InputShard]:
     """Gather parts, in order, to shards of about so many bytes."""
-    shards: list[InputShard] = []
-    gathered: list[Part] = []
-    for part in parts:
-        gathered.append(part)
-        shard = InputShard(source, tuple(gathered))
-        if shard.size >= shard_bytes:
-            shards.append(shard)
-            gathered = []
-    return [*shards, InputShard(source, tuple(gathered))] if gathered else shards
+
+    def size(part: Part) -> int:
+        return part.size if part.range_bytes is None else part.range_bytes
+
+    return [InputShard(source, tuple(some)) for some in batches(parts, size=size, most=shard_bytes)]
 
 
 def line_ranges(part: Part, range_bytes: int) -> list[Part]:

@@ -12,16 +12,7 @@ import chardet
 from chardet import EncodingEra
 
 from bertline.corpus.document import Dropped
-from bertline.corpus.files import (
-    TORN,
-    OnUndecodable,
-    Part,
-    archive_kind,
-    fault,
-    lines_before,
-    opened,
-    torn,
-)
+from bertline.corpus.files import TORN, OnUndecodable, Part, archive_kind, fault, lines_before, opened, torn
 from bertline.foundation.errors import ConfigError, DataError
 
 # Detection of the character encoding of one file.

@@ -152,11 +152,6 @@ def held_out_sides(
     """Assign each held-out module to dev or test by a hash of its name, in proportion to the requested rows.
 
     The assignment of a module does not change when other modules are added, removed or changed.
-
-    Example:
-        >>> sides = held_out_sides({f"a.x{n}": [n] for n in range(300)}, num_dev_rows=100, num_test_rows=200, seed=0)
-        >>> len(sides["dev"])
-        99
     """
     sides: dict[SplitName, list[Item]] = {"dev": [], "test": []}
     for module, items in held_out.items():
@@ -192,10 +187,6 @@ def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
     """Return the texts that occur in one of the searched texts, ignoring case, white space and punctuation.
 
     A text without any word is never found; the searched texts are read once.
-
-    Example:
-        >>> sorted(texts_found(["Sum of  squares.", "Sum of cubes."], ["Return the sum of `squares`, or None."]))
-        ['Sum of  squares.']
     """
     waiting: dict[str, list[str]] = {}
     for text in texts:

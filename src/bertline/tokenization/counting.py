@@ -102,11 +102,6 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary) -> Counter[
 
     Returns:
         Normalised words with their counts (Python integers: no overflow on any corpus).
-
-    Example:
-        >>> counts = count_words(["The café, the end.", "THE END"], Vocabulary(tokens=(), lowercase=True))
-        >>> sorted(counts.items())
-        [(',', 1), ('.', 1), ('cafe', 1), ('end', 2), ('the', 3)]
     """
     # Each distinct stretch between spaces is processed once and weighted by its count.
     numbers, stretches = distinct_stretches(" ".join(spread(sentences, normalization)))

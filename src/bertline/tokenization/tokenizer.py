@@ -297,12 +297,6 @@ def sentence_encoder(tokenizer: Tokenizer, dtype: npt.DTypeLike) -> Callable[[Se
     """Return a function that encodes sentences to the ids of `Tokenizer.encode_literally`, many times as fast.
 
     WordPiece is nanotoken's. The ids are of an unsigned `dtype` that holds every one.
-
-    Example:
-        >>> vocabulary = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"), lowercase=True)
-        >>> ids, lengths = sentence_encoder(Tokenizer(vocabulary), "uint16")(["A b", "", "b"])
-        >>> ids.tolist(), lengths.tolist()
-        ([5, 6, 6], [2, 0, 1])
     """
     from nanotoken import WordPieceTokenizer
 

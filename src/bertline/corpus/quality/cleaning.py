@@ -92,12 +92,7 @@ def wanted_forms(divided: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def count_forms(texts: Iterable[str], wanted: frozenset[str]) -> Counter[str]:
-    r"""Count words that are not divided.
-
-    Example:
-        >>> count_forms(["Consid-\nered, considered."], frozenset({"considered", "consid"}))
-        Counter({'considered': 1})
-    """
+    """Count words that are not divided."""
     whole = "\n".join(_replaced(text, lambda _: " ") for text in texts)
     words: Counter[str] = Counter()
     for stretch, count in Counter(whole.casefold().split()).items():  # most recur, and no word goes on over white space

@@ -35,12 +35,7 @@ def is_no_drop(reason: str) -> bool:
 
 
 def excerpt(text: str, start: int, end: int) -> str:
-    """Return a place of some text with what is around it, on one line.
-
-    Example:
-        >>> excerpt("It was consid-\\nered late.", 7, 19)
-        'It was consid- ered late.'
-    """
+    """Return a place of some text with what is around it, on one line."""
     return " ".join(text[max(0, start - _AROUND) : end + _AROUND].split())
 
 

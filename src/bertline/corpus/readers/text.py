@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
@@ -82,16 +83,13 @@ class TextReader(FilesReader):
                 elif line.text.strip():
                     yield SourceDocument(f"{part.label}:{line.number}", "", (line.text,))
             return
-        for _, block in groupby(lines, self._numbered()):
-            yield from self._document(part, block)
+        for _, block in groupby(self._numbered(lines), itemgetter(0)):
+            yield from self._document(part, (line for _, line in block))
 
-    def _numbered(self) -> Callable[[Line | Dropped], int]:
-        """Return a function from each line, in order, to the number of the block that it is of."""
-        block, begins = 0, re.compile(self.document_start or "")
-        was_blank = True
-
-        def block_of(line: Line | Dropped) -> int:
-            nonlocal block, was_blank
+    def _numbered(self, lines: Iterable[Line | Dropped]) -> Iterator[tuple[int, Line | Dropped]]:
+        """Yield each line with the number of the block that it is of."""
+        block, was_blank, begins = 0, True, re.compile(self.document_start or "")
+        for line in lines:
             if isinstance(line, Line):
                 is_blank = not line.text.strip()
                 if self.document == "regex":
@@ -99,9 +97,7 @@ class TextReader(FilesReader):
                 elif self.document == "blank_line":
                     block += is_blank != was_blank
                 was_blank = is_blank
-            return block
-
-        return block_of
+            yield block, line
 
     def _document(self, part: Part, lines: Iterable[Line | Dropped]) -> Iterator[SourceDocument | Dropped]:
         """Make one document of its lines, if they are text."""

@@ -593,12 +593,7 @@ def nothing_learned() -> Knowledge:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split a paragraph of cleaned text, on one line, by the abbreviations that are known before any text is read.
-
-    Example:
-        >>> split_sentences("Dr. J. Smith paid 3.5 dollars, e.g. in cash. Was it enough? See Fig. 2.")
-        ['Dr. J. Smith paid 3.5 dollars, e.g. in cash.', 'Was it enough?', 'See Fig. 2.']
-    """
+    """Split a paragraph of cleaned text, on one line, by the abbreviations that are known before any text is read."""
     return _splitter().split(text)
 
 

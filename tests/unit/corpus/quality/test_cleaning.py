@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.corpus.quality.cleaning import (
-    UNSEEN,
-    Forms,
-    divided_words,
-    join_hyphens,
-    markup_in,
-    without_markup,
-)
+from bertline.corpus.quality.cleaning import UNSEEN, Forms, divided_words, join_hyphens, markup_in, without_markup
 from bertline.corpus.quality.drops import drops_in_words
 from bertline.corpus.reader import CleaningConfig
 from bertline.corpus.storage import read_documents
