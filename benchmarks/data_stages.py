@@ -46,7 +46,7 @@ from bertline.corpus.registry import CORPORA, CorpusConfig, readers_of
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import PackageConfig, PythonDocsConfig
-from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.docstrings import PythonDocsCorpusConfig
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.store import token_id_dtype

@@ -29,12 +29,15 @@ def corpus_of(lengths: list[list[int]], num_first: int) -> EncodedCorpus | None:
 
 
 @settings(max_examples=300)
-@given(sentence_lengths, st.integers(8, 64), st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32))
-def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_prob: float, seed: int) -> None:
+@given(sentence_lengths, st.integers(8, 64), st.floats(0, 1), st.floats(0, 1), st.booleans(), st.integers(0, 2**32))
+def test_pairs(
+    lengths: list[list[int]], length: int, wrong_prob: float, short_prob: float, swaps: bool, seed: int
+) -> None:
     corpus = corpus_of(lengths, seed % 9)
     if corpus is None:
         return
-    config = replace(EXAMPLES, lengths=(length,), random_next_prob=random_prob, short_sequence_prob=short_prob)
+    wrong = {"random_next_prob": 0.0, "swapped_prob": wrong_prob} if swaps else {"random_next_prob": wrong_prob}
+    config = replace(EXAMPLES, lengths=(length,), short_sequence_prob=short_prob, **wrong)
     bounds = [corpus.sentence_bounds(document)[0] for document in range(corpus.num_documents)]
     bounds.append(corpus.token_bounds[-1])
     for document in range(corpus.num_documents):
@@ -42,7 +45,8 @@ def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_
         again = list(document_pairs(corpus, document, random.Random(seed), room=length - 3, config=config))
         assert pairs == again
         start, stop = bounds[document], bounds[document + 1]
-        assert pairs or stop - start < 2
+        one_sentence = len(corpus.sentence_bounds(document)) == 2
+        assert pairs or stop - start < 2 or (one_sentence and wrong.get("swapped_prob"))
         for pair in pairs:
             assert pair.a.length >= 1
             assert pair.b.length >= 1
@@ -50,9 +54,9 @@ def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_
             assert start <= pair.a.start < pair.a.stop <= stop
             origin = int(np.searchsorted(bounds, pair.b.start, side="right")) - 1
             assert pair.b.stop <= bounds[origin + 1]
-            assert (origin != document) == (pair.next_sentence_label == 1)
-            if pair.next_sentence_label == 0:
-                assert pair.a.stop <= pair.b.start
+            assert (origin != document) == (pair.next_sentence_label == 1 and not swaps)
+            if origin == document:
+                assert (pair.a.stop <= pair.b.start) == (pair.next_sentence_label == 0)
         # Every token is its own position, so a segment is in order exactly if it counts up by one.
         rows = np.array([(*pair.a, *pair.b, 0) for pair in pairs], dtype=np.int64).reshape(-1, 5)
         block = assemble(corpus, rows, Layout((CLS,), (SEP,), (SEP,), 1))

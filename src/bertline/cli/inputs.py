@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from bertline.config import PipelineConfig
-from bertline.corpus.document import SourceDocument, clean, duplicate_key
+from bertline.corpus.document import SourceDocument, clean, duplicate_key, with_single_spaces
 from bertline.corpus.preparation import split_document
 from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, readers_of
+from bertline.corpus.selection import more_documents
 from bertline.corpus.sentences.learned import count, learn
-from bertline.corpus.splits import more_documents
-from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.docstrings import PythonDocsCorpusConfig
 from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
 from bertline.foundation.progress import silent
-from bertline.foundation.stretches import with_single_spaces
 from bertline.foundation.validation import validate
 from bertline.run.user_data import at_hand
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig

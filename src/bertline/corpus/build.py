@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.document import Dropped, SourceDocument, Split
+from bertline.corpus.document import Dropped, SourceDocument, Split, with_single_spaces
 from bertline.corpus.files import InputShard
 from bertline.corpus.preparation import Preparation, read_source, write_source
 from bertline.corpus.quality.cleaning import learn_cleaning
@@ -26,21 +26,18 @@ from bertline.corpus.quality.drops import DROPS_NAME, Drops, manifest_of_drops, 
 from bertline.corpus.quality.duplicates import find_duplicates, find_near_duplicates
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig, readers_of
-from bertline.corpus.selection import COUNTS, Selection
+from bertline.corpus.selection import COUNTS, FEWEST_DOCUMENTS, SPLITS, Selection, groups_to_move, more_documents
 from bertline.corpus.sentences.learned import Counts as WordCounts
 from bertline.corpus.sentences.learned import count, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
-from bertline.corpus.splits import FEWEST_DOCUMENTS, SPLITS, groups_to_move, more_documents
 from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
 from bertline.demo.config import PythonDocsConfig
-from bertline.demo.docstrings import package_versions
-from bertline.demo.reader import PythonDocsCorpusConfig, all_on_one_side
+from bertline.demo.docstrings import PythonDocsCorpusConfig, package_versions
 from bertline.foundation.engine import Counts, Engine
 from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.foundation.progress import few_said
-from bertline.foundation.stretches import with_single_spaces
+from bertline.foundation.progress import said_once
 
 SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""
@@ -55,14 +52,8 @@ def build_corpus(
     """Build the corpus artifact of the configured source in `out`.
 
     The output is byte-identical for the same input, configuration and versions, with any engine. A process holds the
-    documents of a batch, and of keys those of a partition of all shards.
-
-    Args:
-        config: The corpus.
-        python_docs: The packages of `corpus=python_docs`.
-        out: Folder of the artifact.
-        engine: Where the work on shards is done.
-        work: Folder for what the steps leave, from which a killed run resumes.
+    documents of a batch, and of keys those of a partition of all shards. What the steps leave lies in `work`,
+    so that a killed run resumes.
 
     Returns:
         Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates, and
@@ -73,14 +64,17 @@ def build_corpus(
     """
     readers = readers_of(config, python_docs)
     several = isinstance(config, SourcesCorpusConfig)
-    with folder_written_atomically(out) as folder, few_said():
+    with folder_written_atomically(out) as folder, said_once():
         shards, unread = _planned(readers)
         sources = [shard.source for shard in shards]
         steps = Steps(engine, _work_folder(work, (config, python_docs, shards)))
         read = steps.run("read", partial(_read, config=config, readers=readers), shards)
         knowledge, learned = _learn_sentences(config, steps, sources, read)
         plan = learn_cleaning(config.cleaning, steps, read.folders, read_source)
-        preparation = Preparation(config, knowledge, plan, _needles(config, steps))
+        needles = None
+        if config.decontaminate:
+            (needles,) = steps.run("needles", write_needles, [config.decontaminate]).folders
+        preparation = Preparation(config, knowledge, plan, needles)
         prepared = steps.run("prepare", preparation, list(zip(sources, read.folders, strict=True)))
         selection = Selection(config, tuple(prepared.folders), tuple(find_duplicates(steps, prepared)))
         numbers = range(len(shards))
@@ -228,14 +222,6 @@ def _learn(files: tuple[Path, ...], out: Path) -> Counts:
     return knowledge.summary()
 
 
-def _needles(config: CorpusConfig, steps: Steps) -> Path | None:
-    """Write what must not be in the corpus."""
-    if not config.decontaminate:
-        return None
-    (folder,) = steps.run("needles", write_needles, [config.decontaminate]).folders
-    return folder
-
-
 def _moved(
     config: CorpusConfig, readers: Mapping[str, CorpusReader], steps: Steps, selection: Selection, written: Made
 ) -> frozenset[str]:
@@ -292,7 +278,12 @@ def _refuse(
             f"need at least {config.min_document_characters} characters (corpus.min_document_characters)."
         )
     if isinstance(config, PythonDocsCorpusConfig) and not all(counts.values()):
-        raise DataError(all_on_one_side(python_docs, held_out=bool(counts["validation"])))
+        side = "is held out" if counts["validation"] else "is pretrained on"
+        raise DataError(
+            f"python_docs: everything {side}: with split_seed {python_docs.split_seed}, the names of the packages' "
+            "groups of modules all hash to one side of held_out_fraction "
+            f"({python_docs.held_out_fraction}). Choose another python_docs.split_seed, or more packages."
+        )
     sentences = sum(of_split["sentences"] for of_split in counts.values())
     share = sum(one["stubs"] for one in written.counts) / sentences
     if config.max_stub_fraction is None or sentences < _FEWEST_JUDGED or share <= config.max_stub_fraction:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bertline.foundation.stretches import has_single_spaces
+import numpy as np
+import numpy.typing as npt
 
 # Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
 # surrogates (not text, and not encodable) and the replacement character.
@@ -82,35 +84,22 @@ def source_of(document_id: str) -> str:
 
 
 def copy_id(document_id: str, number: int) -> str:
-    """Return the id of a copy of a document, which comes right behind it.
-
-    Example:
-        >>> copy_id("wiki/a.txt", 2)
-        'wiki/a.txt#2'
-    """
+    """Return the id of a copy of a document, which comes right behind it."""
     return f"{document_id}#{number}"
 
 
-class Copies:
-    """Tells copies from other documents, by the ids of `copy_id`, as documents are read in their order.
+def are_copies(document_ids: Iterable[str]) -> Iterator[bool]:
+    """Yield of each document, in their order, whether it is a copy of an earlier one, by the ids of `copy_id`.
 
     Example:
-        >>> copies = Copies()
-        >>> [copies.is_copy(one) for one in ("a", "a#2", "a#3", "b#2", "b", "b#2")]
+        >>> list(are_copies(["a", "a#2", "a#3", "b#2", "b", "b#2"]))
         [False, True, True, False, False, True]
     """
-
-    def __init__(self) -> None:
-        self._id: str | None = None
-        self._number = 1
-
-    def is_copy(self, document_id: str) -> bool:
-        """Return whether the next document is a copy of the one before."""
-        if self._id is not None and document_id == copy_id(self._id, self._number + 1):
-            self._number += 1
-            return True
-        self._id, self._number = document_id, 1
-        return False
+    first, number = "", 1
+    for each in document_ids:
+        is_copy = each == copy_id(first, number + 1)
+        first, number = (first, number + 1) if is_copy else (each, 1)
+        yield is_copy
 
 
 def language_of(label: str) -> str | None:
@@ -124,6 +113,43 @@ def language_of(label: str) -> str | None:
 
 
 # Their text.
+
+
+def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Return [stretches] the number of each stretch between two spaces of a text, and the distinct stretches.
+
+    This is several times as fast as with a dictionary of Python.
+
+    Example:
+        >>> numbers, stretches = distinct_stretches("to be or not to be")
+        >>> numbers.tolist(), stretches
+        ([0, 1, 2, 3, 0, 1], ['to', 'be', 'or', 'not'])
+    """
+    import pyarrow as pa  # a bare GPU image lacks it
+    import pyarrow.compute as pc
+
+    content = text.encode(errors=errors)
+    offsets = np.array([0, len(content)], dtype=np.int64)
+    whole = pa.LargeStringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(content))
+    words = pc.split_pattern(whole, pattern=" ").values.dictionary_encode()
+    return words.indices.to_numpy(), words.dictionary.to_pylist()
+
+
+def has_single_spaces(text: str) -> bool:
+    """Return whether a text is printable, with no white space but single spaces between its stretches."""
+    # White space other than the space is not printable.
+    return "  " not in text and text[:1] != " " and text[-1:] != " " and text.isprintable()
+
+
+def with_single_spaces(text: str) -> str:
+    r"""Return a text with single spaces for all white space between its stretches, and none around it.
+
+    Example:
+        >>> with_single_spaces(" to be\n or\u00a0not")
+        'to be or not'
+    """
+    # To see that nothing is to do is faster than to do it.
+    return text if has_single_spaces(text) else " ".join(text.split())
 
 
 def clean(text: str) -> str:
@@ -141,12 +167,7 @@ def clean(text: str) -> str:
 
 
 def duplicate_key(text: str) -> bytes:
-    """Return a 12-byte hash that is equal for texts that differ only in case and white space.
-
-    Example:
-        >>> duplicate_key("The  cat") == duplicate_key("the cat")
-        True
-    """
+    """Return a 12-byte hash that is equal for texts that differ only in case and white space."""
     return key_of_folded(" ".join(text.casefold().split()))
 
 

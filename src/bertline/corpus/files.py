@@ -18,22 +18,22 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, cast
+from typing import IO, Any, Literal, cast
 
 import fsspec
 from backports import zstd
 
 from bertline.corpus.document import Dropped
 from bertline.foundation.errors import DataError
+from bertline.foundation.parallel import batches
 from bertline.foundation.progress import say
 
 OnUndecodable = Literal["fail", "skip", "replace"]
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 TORN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
-"""What damaged compressed data raises. bz2 raises OSError without an error number: see `is_torn`."""
+"""What damaged compressed data raises. bz2 raises OSError without an error number: see `torn`."""
 _MARKS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 _OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open, "zstandard": zstd.open}
-_TAR_MARK = (257, b"ustar")
 _MAX_WRAPPED_CHARACTERS = 100
 """A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph."""
 _SHOWN_ENDINGS, _SHOWN_FILES = 5, 3
@@ -69,11 +69,6 @@ class InputShard:
     source: str
     """Name of one of several sources, else empty."""
     parts: tuple[Part, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes, about."""
-        return sum(part.size if part.range_bytes is None else part.range_bytes for part in self.parts)
 
 
 def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[Dropped]]:
@@ -176,15 +171,11 @@ def refuse_changed(part: Part) -> None:
 
 def shards_of(source: str, parts: Iterable[Part], shard_bytes: int) -> list[InputShard]:
     """Gather parts, in order, to shards of about so many bytes."""
-    shards: list[InputShard] = []
-    gathered: list[Part] = []
-    for part in parts:
-        gathered.append(part)
-        shard = InputShard(source, tuple(gathered))
-        if shard.size >= shard_bytes:
-            shards.append(shard)
-            gathered = []
-    return [*shards, InputShard(source, tuple(gathered))] if gathered else shards
+
+    def size(part: Part) -> int:
+        return part.size if part.range_bytes is None else part.range_bytes
+
+    return [InputShard(source, tuple(some)) for some in batches(parts, size=size, most=shard_bytes)]
 
 
 def line_ranges(part: Part, range_bytes: int) -> list[Part]:
@@ -272,11 +263,6 @@ def compression_of(path: str) -> str | None:
         return _compression(handle)
 
 
-def is_torn(error: BaseException) -> bool:
-    """Return whether an exception was raised by damaged compressed data, not by the disk."""
-    return isinstance(error, TORN) or (type(error) is OSError and error.errno is None)
-
-
 def without_compression(name: str) -> str:
     """Return a file name in lower case, without the ending of a compression.
 
@@ -294,8 +280,7 @@ def archive_kind(part: Part) -> str | None:
         start = handle.read(512)
     if start.startswith(b"PK\x03\x04"):
         return "zip"
-    place, mark = _TAR_MARK
-    return "tar" if start[place:].startswith(mark) else None
+    return "tar" if start[257:].startswith(b"ustar") else None
 
 
 def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str) -> Dropped:
@@ -310,6 +295,14 @@ def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str
             "rest."
         )
     return Dropped(reason, part.name, problem)
+
+
+def torn(part: Part, policy: OnUndecodable, error: Exception, place: str = "") -> Dropped:
+    """Return what is left out where compressed data is damaged; an error of the disk is raised again."""
+    if not isinstance(error, TORN) and not (type(error) is OSError and error.errno is None):
+        raise error
+    problem = f"the {compression_of(part.path)} data is torn{place} ({error})"
+    return fault(part, policy, "files/torn", problem, "Copy the file again")
 
 
 def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
@@ -333,29 +326,13 @@ def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
         yield "\n".join(waiting)
 
 
-class Dataset(Protocol):
-    """What names a dataset."""
-
-    @property
-    def name(self) -> str:
-        """Name on the hub, or a folder."""
-
-    @property
-    def revision(self) -> str | None:
-        """Commit hash on the hub."""
-
-    @property
-    def subset(self) -> str | None:
-        """Subset; None: the only one."""
-
-
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
 """Files of which `save_to_disk` writes at least one."""
 
 
-def open_dataset(dataset: Dataset, split: str, *, streaming: bool) -> Any:
-    """Return a split of a dataset: mapped rows of a folder of `save_to_disk`; of another folder or the hub, rows or a
-    stream. Code of a dataset is never run."""
+def open_dataset(dataset: Any, split: str, *, streaming: bool) -> Any:
+    """Return a split of a dataset, of which `name` (on the hub, or a folder), `revision` and `subset` are given: mapped
+    rows of a folder of `save_to_disk`; of another folder or the hub, rows or a stream. Its code is never run."""
     import datasets  # on demand: the import takes over a second
 
     datasets.disable_progress_bars()

@@ -12,17 +12,7 @@ import chardet
 from chardet import EncodingEra
 
 from bertline.corpus.document import Dropped
-from bertline.corpus.files import (
-    TORN,
-    OnUndecodable,
-    Part,
-    archive_kind,
-    compression_of,
-    fault,
-    is_torn,
-    lines_before,
-    opened,
-)
+from bertline.corpus.files import TORN, OnUndecodable, Part, archive_kind, fault, lines_before, opened, torn
 from bertline.foundation.errors import ConfigError, DataError
 
 # Detection of the character encoding of one file.
@@ -69,26 +59,12 @@ def detect_encoding(part: Part) -> str | None:
     if b"\x00" not in sample:  # else UTF-16 or UTF-32 without a mark, whose lines do not end at a byte
         # Text that is ASCII all but a few words would look like ASCII; of mixed text, UTF-8 is known already.
         lines = [line for line in sample.split(b"\n") if not line.isascii()]
-        sample = b"\n".join([line for line in lines if not _is_utf8(line)] or lines)
-    return _detected(sample)
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _detected(sample: bytes) -> str | None:
+        sample = b"\n".join([line for line in lines if line.decode(errors="ignore").encode() != line] or lines)
     # Old Mac and DOS encodings only if none in use on the web fits: two quotes of cp1252 are letters in mac-latin2.
     modern = chardet.detect(sample, encoding_era=EncodingEra.MODERN_WEB)
     detected = modern["encoding"] or chardet.detect(sample)["encoding"]
-    if detected is None:
-        return None
-    name = codecs.lookup(detected).name
-    return "utf-8" if name == "ascii" else name
+    codec = detected and codecs.lookup(detected).name
+    return "utf-8" if codec == "ascii" else codec
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:
@@ -100,7 +76,6 @@ def _is_mostly_utf8(sample: bytes) -> bool:
     return valid > invalid and b"\x00" not in sample
 
 
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
@@ -141,10 +116,8 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
     encoding); an archive (`files/archive`), and a line over the limit (`lines/too_long`).
 
     Args:
-        part: The file.
         encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then
             reported as `encodings/NAME`.
-        policy: What happens to input that is not text.
 
     Raises:
         DataError: With `fail`, any of the above; the message names file, line and byte.
@@ -154,8 +127,8 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
     try:
         codec = detect_encoding(part) if encoding == AUTO else _known(encoding)
         if codec is None:
-            hint = "Take it away, or set corpus.encoding"
-            yield _archive(part, policy) or fault(part, policy, "files/undecodable", _NO_ENCODING, hint)
+            problem, hint = "not text in any known encoding", "Take it away, or set corpus.encoding"
+            yield _archive(part, policy) or fault(part, policy, "files/undecodable", problem, hint)
             return
         if encoding == AUTO and codec != "utf-8":
             yield Dropped(f"encodings/{codec}", part.name)
@@ -186,13 +159,7 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
         problem = f"not {encoding} text after line {number} ({error})"
         yield fault(part, policy, "files/undecodable", problem, "Set corpus.encoding to the file's encoding")
     except (*TORN, OSError) as error:
-        if not is_torn(error):
-            raise
-        problem = f"the {compression_of(part.path)} data is torn after line {number} ({error})"
-        yield fault(part, policy, "files/torn", problem, "Copy the file again")
-
-
-_NO_ENCODING = "not text in any known encoding"
+        yield torn(part, policy, error, f" after line {number}")
 
 
 def _known(encoding: str) -> str:
@@ -227,12 +194,8 @@ def _not_text(part: Part, number: int, found: re.Match[str], codec: str, *, is_d
     rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
     if found[0] == "\0":
         return f"{place} a NUL byte at character {found.start() + 1}; text has none. Take it out, {rest}"
-    with opened(part) as handle:
-        is_utf16 = handle.read(2) in _UTF16_MARKS
     hint = "Set corpus.encoding to its encoding (auto detects it)"
-    if is_utf16:
-        hint = "It begins with a UTF-16 mark: try corpus.encoding=utf-16 (auto detects it)"
-    elif is_detected:
+    if is_detected:
         hint = "Most of the file is, and no other encoding is known for such lines: mend it"
     byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
     return f"{place} {byte} is not {codec} text. {hint}, {rest}"

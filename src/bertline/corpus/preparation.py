@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 
 from bertline.corpus.document import Dropped, SourceDocument, Split, clean, duplicate_key, key_of_folded
 from bertline.corpus.quality.cleaning import clean_document, read_plan
-from bertline.corpus.quality.contamination import Needles, read_needles
+from bertline.corpus.quality.contamination import Needles
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import KeyWriter
 from bertline.corpus.reader import CorpusSettings
@@ -24,7 +24,6 @@ from bertline.corpus.storage import read_batches, write_batches
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
 _TEXT = pa.string()
@@ -33,6 +32,7 @@ _PREPARED = pa.schema(
     [("id", _TEXT), ("group", _TEXT), ("split", _TEXT), ("paragraphs", pa.list_(pa.list_(pa.large_string())))]
 )
 _FILE = "documents.arrow"
+Text = TypeVar("Text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class PreparedDocument:
     def without(self, indices: Iterable[int], reason: str) -> tuple[PreparedDocument | None, list[Dropped]]:
         """Return the document without some paragraphs, if there are others, and what is counted."""
         gone = set(indices)
+        if not gone:
+            return self, []
         dropped = [Dropped(f"paragraphs/{reason}", self.id, " ".join(self.paragraphs[index])) for index in sorted(gone)]
         left = [index for index in range(len(self.paragraphs)) if index not in gone]
         if not left:
@@ -71,15 +73,19 @@ class PreparedDocument:
 
 def write_source(folder: Path, documents: Iterable[SourceDocument]) -> int:
     """Write the documents of a shard as they were read; return the number of batches."""
-    return write_batches(folder / _FILE, _batches(map(_encodable, documents), _length), _SOURCE)
+    return write_batches(folder / _FILE, in_batches(map(_encodable, documents), attrgetter("paragraphs")), _SOURCE)
 
 
-def _batches(documents: Iterable[Any], length: Callable[[Any], int]) -> Iterator[list[Any]]:
-    return batches(documents, size=length, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
-
-
-def _length(document: SourceDocument) -> int:
-    return sum(map(len, document.paragraphs))
+def in_batches(
+    documents: Iterable[Text], texts_of: Callable[[Text], Iterable[str]] = attrgetter("sentences")
+) -> Iterator[list[Text]]:
+    """Yield documents in lists of about half a million characters."""
+    return batches(
+        documents,
+        size=lambda document: sum(map(len, texts_of(document))),
+        most=_BATCH_CHARACTERS,
+        most_items=_BATCH_DOCUMENTS,
+    )
 
 
 def read_source(folder: Path, wanted: Iterable[int] | None = None) -> Iterator[SourceDocument]:
@@ -117,7 +123,8 @@ class Preparation:
         )
         prepared = drops.run(split, documents)
         if self.needles is not None:
-            prepared = drops.run(partial(without_contaminated, needles=read_needles(self.needles)), prepared)
+            found_in = Needles(self.needles).found_in
+            prepared = drops.run(lambda each: each.without(found_in(each.paragraphs), "contaminated"), prepared)
         keys = KeyWriter(out)
 
         def with_keys_kept() -> Iterator[PreparedDocument]:
@@ -128,11 +135,6 @@ class Preparation:
         write_batches(out / _FILE, in_batches(with_keys_kept()), _PREPARED)
         keys.close()
         return {"drops": drops.content()}
-
-
-def in_batches(documents: Iterable[PreparedDocument]) -> Iterator[list[PreparedDocument]]:
-    """Yield documents in lists of about half a million characters."""
-    return _batches(documents, lambda document: sum(map(len, document.sentences)))
 
 
 def read_prepared(folder: Path) -> Iterator[PreparedDocument]:
@@ -168,18 +170,10 @@ def split_document(
     return PreparedDocument(name, group, document.split, paragraphs, keys), dropped
 
 
-def without_contaminated(document: PreparedDocument, needles: Needles) -> tuple[PreparedDocument | None, list[Dropped]]:
-    """Remove the paragraphs with text of `corpus.decontaminate`; a document without any other is left out."""
-    found = needles.found_in(document.paragraphs)
-    return document.without(found, "contaminated") if found else (document, [])
-
-
 def _encodable(document: SourceDocument) -> SourceDocument:
     """Take out lone surrogates, which JSON can have, Arrow does not store, and cleaning takes out."""
-    texts = "".join((document.id, document.group, *document.paragraphs))
-    if texts.isascii() or not _SURROGATES.search(texts):
+    texts = (document.id, document.group, *document.paragraphs)
+    if "".join(texts).isascii():
         return document
-    key, group, *paragraphs = (
-        _SURROGATES.sub("", text) for text in (document.id, document.group, *document.paragraphs)
-    )
+    key, group, *paragraphs = (text.encode(errors="ignore").decode() for text in texts)
     return dataclasses.replace(document, id=key, group=group, paragraphs=tuple(paragraphs))

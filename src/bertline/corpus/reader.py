@@ -10,16 +10,12 @@ from typing import ClassVar, Literal
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, RulesConfig
+from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig
 
 _SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 16
 
-# The kinds of sentence splitting: a new one is a file of `corpus/sentences` and a line here.
-
-SentencesConfig = LearnedConfig | RulesConfig | LinesConfig | RegexConfig
-
-
-# Settings of the quality of a corpus.
+SentencesConfig = LearnedConfig | LinesConfig | RegexConfig
+"""The kinds of sentence splitting: a new one is a file of `corpus/sentences` and a name here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,9 +32,6 @@ class NearDuplicatesConfig:
             raise ValueError(f"threshold must be in (0, 1], or null to keep near duplicates; found {self.threshold}")
         if self.ngram < 1:
             raise ValueError(f"ngram must be at least 1, found {self.ngram}")
-
-
-KEEP_NEAR_DUPLICATES = NearDuplicatesConfig(threshold=None, ngram=3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,9 +66,6 @@ class CleaningConfig:
         return self.join_hyphens or self.repeated_lines is not None
 
 
-NO_CLEANING = CleaningConfig(fix_mojibake=False, join_hyphens=False, markup="keep", repeated_lines=None)
-
-
 class Checked:
     """Calls `check` of every class that a configuration is made of, with those of its bases first."""
 
@@ -99,9 +89,11 @@ class CorpusSettings(Checked):
     deduplicate: Literal["document", "paragraph", "none"]
     """Unit of exact de-duplication, after normalising case and white space; the first in reading order is kept."""
     # Off where they are not named, so that presets of one's own for a reader stay valid.
-    near_duplicates: NearDuplicatesConfig = KEEP_NEAR_DUPLICATES
+    near_duplicates: NearDuplicatesConfig = NearDuplicatesConfig(threshold=None, ngram=3)
     """Removal of documents that are nearly equal to an earlier one."""
-    cleaning: CleaningConfig = NO_CLEANING
+    cleaning: CleaningConfig = CleaningConfig(
+        fix_mojibake=False, join_hyphens=False, markup="keep", repeated_lines=None
+    )
     """What is changed in the text before it is split into sentences."""
     decontaminate: tuple[str, ...] = ()
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
@@ -201,7 +193,12 @@ class FilesReader(CorpusReader):
 
     @abstractmethod
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """Read a file, or a range of it."""
+        """Read a file, or a range of it.
+
+        Raises:
+            DataError: The file is of another format, or (`on_undecodable: fail`) something in it is damaged, too long
+                or no text; the message names file and line.
+        """
 
     def ranges(self, part: Part, shard_bytes: int) -> list[Part]:
         """Cut a file into ranges of about so many bytes that are read by themselves; by default it stays whole."""

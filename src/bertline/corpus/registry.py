@@ -12,7 +12,7 @@ from bertline.corpus.readers.text import TextReader
 from bertline.corpus.readers.wikiextractor import WikiExtractorReader
 from bertline.corpus.readers.xml import XmlReader
 from bertline.demo.config import PythonDocsConfig
-from bertline.demo.reader import ModulesReader, PythonDocsCorpusConfig
+from bertline.demo.docstrings import ModulesReader, PythonDocsCorpusConfig
 from bertline.foundation.plugins import with_plugins
 
 _OWN: dict[str, type[CorpusReader]] = {

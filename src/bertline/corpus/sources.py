@@ -20,6 +20,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import unit_interval
 
 _LANGUAGE = re.compile(r"[^\W_][\w-]{0,39}")
+_MOST_SHOWN = 12
 
 
 def labelled(document: SourceDocument, name: str, language: str | None) -> SourceDocument:
@@ -44,11 +45,7 @@ def sampling_rates(counts: Mapping[str, Mapping[str, int]], config: SourcesCorpu
 
     Without `language_exponent` that is the weight of the source. With an exponent $\alpha$, languages get shares
     $p_l \propto n_l^\alpha$, where $n_l$ is the number of characters of the language, weights included; the sum over
-    all languages stays the same.
-
-    Args:
-        counts: Counts by label (`label_of`) after cleaning and de-duplication, of which `train/characters` are used.
-        config: The corpus.
+    all languages stays the same. Of the counts by label, after de-duplication, `train/characters` are used.
 
     References:
         google-research/bert, multilingual.md: exponentially smoothed weighting of the data, 0.7.
@@ -105,7 +102,7 @@ def source_table(
     return {"parts": parts, "dropped": {name: by for name, by in dropped.items() if by}}
 
 
-def sources_in_words(table: Mapping[str, Any], most: int = 12) -> str:
+def sources_in_words(table: Mapping[str, Any]) -> str:
     """Return the shares of sources, or of their languages, in one line, with the largest first.
 
     Example:
@@ -115,8 +112,8 @@ def sources_in_words(table: Mapping[str, Any], most: int = 12) -> str:
     """
     parts = sorted(table["parts"].items(), key=lambda item: (-item[1]["share"], item[0]))
     sentences = []
-    for label, part in parts[:most]:
+    for label, part in parts[:_MOST_SHOWN]:
         documents = f"{part['documents']:,} document{'s' * (part['documents'] != 1)}"
         often = "" if part["rate"] == 1 else f", read {part['rate']:.3g} times"
         sentences.append(f"{label} {part['share']:.1%}".replace("%", " %") + f" ({documents}{often})")
-    return ", ".join(sentences) + (f" and {len(parts) - most:,} more" if len(parts) > most else "")
+    return ", ".join(sentences) + (f" and {len(parts) - _MOST_SHOWN:,} more" if len(parts) > _MOST_SHOWN else "")

@@ -1,7 +1,11 @@
-"""Corpus shards: Parquet files with the columns id, group and sentences; and files between the steps of the stage."""
+"""Corpus shards: Parquet files with the columns id, group and sentences; and files between the steps of the stage.
+
+What reads raises ArtifactError where a folder is no corpus, or a shard is missing or damaged.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,43 +33,24 @@ _ROW_GROUP_DOCUMENTS = 20_000
 
 
 def read_documents(folder: Path, split: Split) -> Iterator[Document]:
-    """Read the documents of one split in the order they were written, one row group at a time.
-
-    Raises:
-        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
-    """
+    """Read the documents of one split in the order they were written, one row group at a time."""
     for path in shard_paths(folder, split):
         yield from read_shard(path)
 
 
 def shard_paths(folder: Path, split: Split) -> list[Path]:
-    """Return the files of one split, in the order they were written. A document and its copies are in one file.
-
-    Raises:
-        ArtifactError: The folder is not a corpus.
-    """
+    """Return the files of one split, in the order they were written. A document and its copies are in one file."""
     manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
     return [folder / name for name in manifest["shards"][split]]
 
 
-def num_documents(folder: Path, split: Split) -> int:
-    """Return the number of documents of one split, from the shards' own counts.
-
-    Raises:
-        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
-    """
-    try:
-        return sum(pq.read_metadata(path).num_rows for path in shard_paths(folder, split))
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(f"{folder} cannot be read ({error}). Run the corpus stage again.") from error
+def counts_of(folder: Path, split: Split) -> Counter[str]:
+    """Return the `documents` and `characters` of one split, copies included."""
+    return Counter(read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)["counts"][split])
 
 
 def read_shard(path: Path, is_wanted: Callable[[str], bool] | None = None) -> Iterator[Document]:
-    """Read the documents of one shard, or those with a wanted id.
-
-    Raises:
-        ArtifactError: The shard is missing or damaged.
-    """
+    """Read the documents of one shard, or those with a wanted id."""
     try:
         with pq.ParquetFile(path) as shard:
             for index in range(shard.num_row_groups):
@@ -80,11 +65,7 @@ def read_shard(path: Path, is_wanted: Callable[[str], bool] | None = None) -> It
 
 
 def has_sources(folder: Path) -> bool:
-    """Return whether the corpus is one of several sources, with ids that begin with labels (`corpus/document.py`).
-
-    Raises:
-        ArtifactError: The folder is not a corpus.
-    """
+    """Return whether the corpus is one of several sources, with ids that begin with labels (`corpus/document.py`)."""
     return bool(read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION).get("source") == "sources")
 
 
@@ -169,11 +150,7 @@ def num_partitions(num_shards: int) -> int:
 
 
 def write_batches(path: Path, rows: Iterable[list[Any]], schema: pa.Schema) -> int:
-    """Write batches of rows, whose attributes are the columns of the schema; return the number of batches.
-
-    Raises:
-        MachineError: The file cannot be written.
-    """
+    """Write batches of rows, whose attributes are the columns of the schema; return the number of batches."""
     number = 0
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with writing(path):

@@ -50,12 +50,16 @@ class DocsSourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsLibrarySourceConfig(DocsSourceConfig):
+class _DocsTextSourceConfig(DocsSourceConfig):
+    max_words: int
+    """Maximum number of words of a text, or of a document to be found; longer ones are truncated."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocsLibrarySourceConfig(_DocsTextSourceConfig):
     """Predict which library a passage documents. Built from the packages in `python_docs`, with names removed."""
 
     kind: Literal["docs_library"]
-    max_words: int
-    """Maximum number of words of a text; longer texts are truncated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,20 +70,16 @@ class DocsMatchSourceConfig(DocsSourceConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsParametersSourceConfig(DocsSourceConfig):
+class DocsParametersSourceConfig(_DocsTextSourceConfig):
     """Tag the words of a description that name the function's parameters. Labels come from the signature."""
 
     kind: Literal["docs_parameters"]
-    max_words: int
-    """Maximum number of words of a text; longer texts are truncated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsSearchSourceConfig(DocsSourceConfig):
+class DocsSearchSourceConfig(_DocsTextSourceConfig):
     """Find the function for a sentence: the query is its summary, the document the rest of its docstring."""
 
     kind: Literal["docs_search"]
-    max_words: int
-    """Maximum number of words of a document; longer documents are truncated."""
     num_documents: int
     """Number of documents of the collection."""

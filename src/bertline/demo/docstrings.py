@@ -18,13 +18,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from bertline.corpus.files import Part
+from bertline.corpus.document import Dropped, SourceDocument
+from bertline.corpus.files import InputShard, Part, shards_of
+from bertline.corpus.reader import CorpusSettings, ReadingSettings
 from bertline.corpus.storage import KIND
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.demo.prose import Prose, prose_paragraphs
@@ -33,8 +36,6 @@ from bertline.foundation.files import kept_json, read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.seeds import unit_interval
-
-__all__ = ["Docstring", "ModuleDocs", "Prose", "docstrings_kept_in", "package_versions", "read_modules"]
 
 STANDARD_LIBRARY = "python"
 _NOT_OF_THE_LIBRARY = {"site-packages", "dist-packages"}
@@ -107,12 +108,7 @@ def read_modules(
     """Read all modules of the configured packages that have a docstring, in a fixed order.
 
     Order: packages as configured, modules by name. Test folders (`tests`, `test`, `test_*`, `conftest`) are left out:
-    their docstrings describe checks, not the library.
-
-    Args:
-        config: The packages.
-        num_workers: Number of processes.
-        dropped: Takes the number of modules left out, by reason.
+    their docstrings describe checks, not the library. In `dropped`, modules that are left out are counted by reason.
 
     Raises:
         ConfigError: A package is not installed.
@@ -120,13 +116,12 @@ def read_modules(
     dropped = Counter() if dropped is None else dropped
     batches, num_tests = module_batches(config)
     dropped.update(test_module=num_tests)
-    read = ordered_map(partial(_read_files, _KEPT_IN.get()), batches, num_workers=num_workers)
-    for batch, files in zip(batches, read, strict=True):
-        for module in modules_of(config, batch, files):
-            if isinstance(module, ModuleDocs):
-                yield module
-            else:
-                dropped[module[1]] += 1
+    read = partial(read_batch, config, _KEPT_IN.get())
+    for module in chain.from_iterable(ordered_map(read, batches, num_workers=num_workers)):
+        if isinstance(module, ModuleDocs):
+            yield module
+        else:
+            dropped[module[1]] += 1
 
 
 def module_batches(config: PythonDocsConfig) -> tuple[list[tuple[Part, ...]], int]:
@@ -144,31 +139,68 @@ def module_batches(config: PythonDocsConfig) -> tuple[list[tuple[Part, ...]], in
 
 
 def read_batch(
-    config: PythonDocsConfig, batch: Sequence[Part], cache: Cache | None
-) -> Iterator[ModuleDocs | tuple[str, str]]:
+    config: PythonDocsConfig, cache: Cache | None, batch: Sequence[Part]
+) -> list[ModuleDocs | tuple[str, str]]:
     """Read a batch of `module_batches`: modules, or the name of one that is left out and why."""
-    return modules_of(config, batch, _read_files(cache, batch))
-
-
-def docstrings_cache() -> Cache | None:
-    """Return the cache of `docstrings_kept_in`, for other processes."""
-    return _KEPT_IN.get()
-
-
-def modules_of(
-    config: PythonDocsConfig, batch: Sequence[Part], files: Sequence[_ReadFile]
-) -> Iterator[ModuleDocs | tuple[str, str]]:
-    """Yield what `read_batch` does, of files that were read."""
     packages = {package.module for package in config.packages}
-    for part, found in zip(batch, files, strict=True):
+    modules: list[ModuleDocs | tuple[str, str]] = []
+    for part, found in zip(batch, _read_files(cache, batch), strict=True):
         if isinstance(found, str) or not found:
-            yield part.name, found if isinstance(found, str) else "no_docstring"
+            modules.append((part.name, found if isinstance(found, str) else "no_docstring"))
             continue
         first = part.name.partition(".")[0]
         package = first if first in packages else STANDARD_LIBRARY
         group = group_of(part.name, package=package)
         held_out = is_held_out(group, package=package, fraction=config.held_out_fraction, seed=config.split_seed)
-        yield ModuleDocs(package, part.name, group, held_out, tuple(map(_docstring, found)))
+        modules.append(ModuleDocs(package, part.name, group, held_out, tuple(map(_docstring, found))))
+    return modules
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PythonDocsCorpusConfig(ReadingSettings, CorpusSettings):
+    """Docstrings of the packages in `python_docs`: the default corpus, which needs no download."""
+
+    kind: Literal["python_docs"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModulesReader:
+    """Reads each module as a document: the prose of its docstrings in source order."""
+
+    packages: PythonDocsConfig
+    fails: bool
+    """Whether a module that is not text is an error."""
+    cache: Cache | None = field(default_factory=_KEPT_IN.get)
+
+    def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
+        """See `CorpusReader.plan`: shards are files of packages, one package after the other."""
+        batches, num_tests = module_batches(self.packages)
+        shards = shards_of(source, chain.from_iterable(batches), shard_bytes)
+        return shards, [Dropped("documents/test_module", count=num_tests)]
+
+    def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
+        """See `CorpusReader.read_shard`.
+
+        Raises:
+            DataError: A module is not text in its encoding, and that is an error.
+        """
+        for module in read_batch(self.packages, self.cache, shard.parts):
+            if not isinstance(module, ModuleDocs):
+                name, reason = module
+                if reason == "undecodable" and self.fails:
+                    raise DataError(
+                        f"the module {name} is not text in its encoding. Set corpus.on_undecodable=skip to leave it "
+                        "out."
+                    )
+                yield Dropped(f"documents/{reason}", name)
+                continue
+            prose = [docstring.prose for docstring in module.docstrings]
+            for reason, count in chain.from_iterable(each.dropped.items() for each in prose):
+                yield Dropped(f"paragraphs/{reason}", module.name, count=count)
+            paragraphs = tuple(chain.from_iterable(each.paragraphs for each in prose))
+            yield SourceDocument(
+                module.name, module.group, paragraphs, split="validation" if module.held_out else "train"
+            )
 
 
 def package_versions(config: PythonDocsConfig) -> dict[str, str]:
@@ -186,12 +218,7 @@ def package_versions(config: PythonDocsConfig) -> dict[str, str]:
 def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
     """Raise an error if a corpus of docstrings was built from other package versions than the installed ones.
 
-    Args:
-        corpus: Corpus folder. Nothing is checked if it has no manifest or the corpus is of another kind.
-        config: The packages; packages that are not in the corpus are not checked.
-
-    Raises:
-        DataError: A version differs; the message names both versions of each package.
+    Nothing is checked if the folder has no manifest or is of another kind, nor are packages that are not in the corpus.
     """
     path = corpus / MANIFEST_NAME
     manifest = read_json(path) if path.exists() else {}
@@ -214,13 +241,8 @@ def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool
     """Return whether a module group is held out from pretraining, by a hash of seed, package and group name.
 
     A group therefore stays in its split when the package grows or its groups change. The fraction holds only on
-    average: the configured `split_seed` was chosen so that each package is near it.
-
-    Args:
-        group: Module group, such as `scipy.stats._distn`.
-        package: Package name.
-        fraction: Expected fraction of held-out groups, in (0, 1). Increasing it keeps all held-out groups held out.
-        seed: The setting `split_seed`.
+    average: the configured `split_seed` was chosen so that each package is near it. A larger fraction
+    only adds groups.
 
     Example:
         >>> sum(is_held_out(f"p.part{n}", package="p", fraction=0.1, seed=0) for n in range(1000))
@@ -332,21 +354,16 @@ def _docstrings(node: ast.AST, name: str) -> Iterator[list[Any]]:
         text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
         if text.strip():
             prose = prose_paragraphs(text)
-            yield [name, _kind(node), _parameters(node), text, prose.paragraphs, prose.dropped]
-    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
-        for child in getattr(node, field, None) or ():
+            kind = {ast.Module: "module", ast.ClassDef: "class"}.get(type(node), "function")
+            yield [name, kind, _parameters(node), text, prose.paragraphs, prose.dropped]
+    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(node, block, None) or ():
             if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
                 continue
             inner = name
             if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 inner = f"{name}.{child.name}" if name else child.name
             yield from _docstrings(child, inner)
-
-
-def _kind(node: ast.AST) -> Literal["module", "class", "function"]:
-    if isinstance(node, ast.Module):
-        return "module"
-    return "class" if isinstance(node, ast.ClassDef) else "function"
 
 
 def _parameters(node: ast.AST) -> tuple[str, ...]:

@@ -68,10 +68,7 @@ class Prose:
 
 
 def prose_paragraphs(text: str) -> Prose:
-    r"""Extract the prose paragraphs of a docstring.
-
-    Args:
-        text: Docstring after `inspect.cleandoc`.
+    r"""Extract the prose paragraphs of a docstring, as `inspect.cleandoc` leaves it.
 
     Example:
         >>> found = prose_paragraphs("Scale `x` by *two*.\n\nArgs:\n    x (int): The number to scale.\n\n>>> f(1)\n2")
@@ -263,16 +260,12 @@ def without_markup(text: str) -> str:
     if "`" in text:
         text = _ROLE.sub(_role_text, text)
         text = _LINK.sub(r"\1", text)
-        text = _LITERAL.sub(_literal_text, text)
+        text = _LITERAL.sub(lambda match: match[2].lstrip("~!.") or match[2], text)
     if "*" in text:
         text = _STRONG.sub(r"\2", text)
     if "]_" in text:
         text = _FOOTNOTE.sub("", text)
     return _SPACE.sub(" ", text).strip()
-
-
-def _literal_text(match: re.Match[str]) -> str:
-    return match[2].lstrip("~!.") or match[2]
 
 
 def _role_text(match: re.Match[str]) -> str:

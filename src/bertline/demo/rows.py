@@ -37,18 +37,29 @@ def items_by_side(
 ) -> tuple[dict[str, list[Other]], dict[str, list[Other]]]:
     """Return the items of each pretraining module, and those of each held-out module that are in no pretraining text.
 
+    A text counts wherever it occurs there: as a paragraph, a sentence, part of a sentence, across paragraphs, and in
+    documentation that the task does not use.
+
     Args:
         modules: All modules, in reading order.
         items_of: Returns the items of a module. It is called for pretraining modules first, so that of an item on both
             sides it can drop the held-out copy.
-        texts_of: See `without_pretrained`.
-        dropped: See `without_pretrained`.
-        also_as: See `without_pretrained`.
+        texts_of: Returns the texts of an item. A match of any of them drops the item.
+        dropped: Counts dropped items under `PRETRAINED_ON`; updated in place.
+        also_as: Rewriting that the task applies to texts. Pretraining text is searched both rewritten and unchanged.
     """
     sides: dict[bool, dict[str, list[Other]]] = {False: {}, True: {}}
     for module in sorted(modules, key=lambda module: module.held_out):
         sides[module.held_out][module.name] = list(items_of(module))
-    return sides[False], without_pretrained(sides[True], modules, texts_of, dropped, also_as=also_as)
+    texts = {text for items in sides[True].values() for item in items for text in texts_of(item)}
+    pretrained = texts_found(texts, pretrained_texts(modules, also_as=also_as))
+    held_out = {
+        module: [item for item in items if pretrained.isdisjoint(texts_of(item))]
+        for module, items in sides[True].items()
+    }
+    if number := sum(map(len, sides[True].values())) - sum(map(len, held_out.values())):
+        dropped[PRETRAINED_ON] += number
+    return sides[False], held_out
 
 
 def ordered_splits(
@@ -66,9 +77,16 @@ def ordered_splits(
 
 
 def first_rows(
-    splits: Mapping[SplitName, list[Item]], config: DocsSourceConfig, num_train_rows: int | None
+    train: Mapping[str, Sequence[Item]],
+    held_out: Mapping[str, Sequence[Item]],
+    config: DocsSourceConfig,
+    label_of: Callable[[Item], str],
+    *,
+    num_train_rows: int | None,
+    seed: int,
 ) -> dict[SplitName, list[Item]]:
-    """Return the first items of train (None: all), dev and test, as many as the task asks for."""
+    """Return the first of `ordered_splits`: train (None: all), dev and test, as many as the task asks for."""
+    splits = ordered_splits(train, held_out, config, label_of, seed=seed)
     wanted = {"train": num_train_rows, "dev": config.num_dev_rows, "test": config.num_test_rows}
     return {split: items[: wanted[split]] for split, items in splits.items()}
 
@@ -100,12 +118,7 @@ def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, se
     Each round takes one item of every label that has items left. Within a label, every module contributes its first
     item before any contributes its second, so that no large module dominates a library. The order depends on the seed,
     the name and the ids only: adding or removing items keeps the order of the others.
-
-    Args:
-        items: Items whose ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
-        label_of: Returns the label of an item.
-        seed: `split_seed` of the task.
-        name: Name of the split; splits have independent orders.
+    Ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
 
     Example:
         >>> from bertline.tasks.source_files import LabelledRow
@@ -139,53 +152,12 @@ def held_out_sides(
     """Assign each held-out module to dev or test by a hash of its name, in proportion to the requested rows.
 
     The assignment of a module does not change when other modules are added, removed or changed.
-
-    Args:
-        held_out: Items by the full name of their module, such as `torch.nn.functional`.
-        num_dev_rows: Number of dev rows requested, over all packages.
-        num_test_rows: Number of test rows requested.
-        seed: `split_seed` of the task.
-
-    Example:
-        >>> sides = held_out_sides({f"a.x{n}": [n] for n in range(300)}, num_dev_rows=100, num_test_rows=200, seed=0)
-        >>> len(sides["dev"])
-        99
     """
     sides: dict[SplitName, list[Item]] = {"dev": [], "test": []}
     for module, items in held_out.items():
         is_dev = unit_interval(seed, "dev-or-test", module) * (num_dev_rows + num_test_rows) < num_dev_rows
         sides["dev" if is_dev else "test"] += items
     return sides
-
-
-def without_pretrained(
-    held_out: Mapping[str, Sequence[Other]],
-    modules: Sequence[ModuleDocs],
-    texts_of: Callable[[Other], Iterable[str]],
-    dropped: Counter[str],
-    *,
-    also_as: Callable[[str], str] | None = None,
-) -> dict[str, list[Other]]:
-    """Drop items of held-out modules whose text occurs in a pretraining module.
-
-    A match counts anywhere: a paragraph, a sentence, part of a sentence, across paragraphs, and in documentation that
-    the task does not use.
-
-    Args:
-        held_out: Items of each held-out module: rows, or parts that rows are built from.
-        modules: All modules, in reading order.
-        texts_of: Returns the texts of an item. A match of any of them drops the item.
-        dropped: Counts dropped items under `PRETRAINED_ON`; updated in place.
-        also_as: Rewriting that the task applies to texts. Pretraining text is searched both rewritten and unchanged.
-    """
-    texts = {text for items in held_out.values() for item in items for text in texts_of(item)}
-    pretrained = texts_found(texts, pretrained_texts(modules, also_as=also_as))
-    unseen = {
-        module: [item for item in items if pretrained.isdisjoint(texts_of(item))] for module, items in held_out.items()
-    }
-    if number := sum(map(len, held_out.values())) - sum(map(len, unseen.values())):
-        dropped[PRETRAINED_ON] += number
-    return unseen
 
 
 def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], str] | None = None) -> Iterator[str]:
@@ -214,13 +186,7 @@ def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], 
 def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
     """Return the texts that occur in one of the searched texts, ignoring case, white space and punctuation.
 
-    Args:
-        texts: Texts to look for. A text without any word is never found.
-        searched: Texts to search; iterated once.
-
-    Example:
-        >>> sorted(texts_found(["Sum of  squares.", "Sum of cubes."], ["Return the sum of `squares`, or None."]))
-        ['Sum of  squares.']
+    A text without any word is never found; the searched texts are read once.
     """
     waiting: dict[str, list[str]] = {}
     for text in texts:

@@ -53,11 +53,7 @@ _EMPTY_BRACKETS = re.compile(r"\(\s*\)|\[\s*\]")
 
 
 class LibraryNames:
-    """Finder and remover of the names of a set of libraries.
-
-    Args:
-        modules: Import names, as in `python_docs.packages`. For a library without known aliases only this name counts.
-    """
+    """Finds and removes the names of libraries, given by import name: this one alone where no aliases are known."""
 
     def __init__(self, modules: Iterable[str]) -> None:
         modules = tuple(modules)
@@ -126,8 +122,7 @@ def docs_library_rows(
         dropped,
         also_as=without_names,
     )
-    ordered = ordered_splits(train, held_out, config, lambda row: row.label, seed=seed)
-    rows = first_rows(ordered, config, num_train_rows)
+    rows = first_rows(train, held_out, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
     return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
 
 
@@ -187,8 +182,7 @@ def docs_match_rows(
         dropped,
     )
     pairs, held_out_pairs = (_rows(functions, dropped, seed) for functions in (train, held_out))
-    ordered = ordered_splits(pairs, held_out_pairs, config, lambda row: row.label, seed=seed)
-    rows = first_rows(ordered, config, num_train_rows)
+    rows = first_rows(pairs, held_out_pairs, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
     return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
 
 
@@ -269,8 +263,11 @@ def docs_parameters_sentences(
         lambda sentence: (" ".join(sentence.words),),
         dropped,
     )
-    ordered = ordered_splits(train, held_out, config, lambda sentence: packages[sentence.document], seed=seed)
-    return first_rows(ordered, config, num_train_rows)
+
+    def package_of(sentence: TaggedSentence) -> str:
+        return packages[sentence.document]
+
+    return first_rows(train, held_out, config, package_of, num_train_rows=num_train_rows, seed=seed)
 
 
 def words_of(text: str) -> list[str]:
@@ -319,15 +316,11 @@ def _tags(words: list[str], parameters: set[str]) -> list[str]:
     >>> _tags(["A", "row", "of", "a", "and", "n"], {"a", "A", "n"})
     ['O', 'O', 'O', 'B-PARAM', 'O', 'B-PARAM']
     """
-    following = [*words[1:], "."]
-    return [
-        PARAMETER if word in parameters and not (word in ("a", "A") and _is_plain_word(after)) else OUTSIDE
-        for word, after in zip(words, following, strict=True)
-    ]
-
-
-def _is_plain_word(word: str) -> bool:
-    return len(word) > 1 and word[0].isalpha() and word not in _AFTER_A_NAME
+    tags = []
+    for word, after in zip(words, [*words[1:], "."], strict=True):
+        is_article = word in ("a", "A") and len(after) > 1 and after[0].isalpha() and after not in _AFTER_A_NAME
+        tags.append(PARAMETER if word in parameters and not is_article else OUTSIDE)
+    return tags
 
 
 # The task `docs_search`: find the function that a sentence describes.
@@ -355,12 +348,7 @@ def docs_search_splits(
     query. Train functions come from pretraining modules. Dev and test functions come from held-out modules, and their
     queries and documents do not occur in pretraining text. Dev and test share no module, and no query or document
     occurs twice. All splits search one collection, which other functions fill up to `num_documents`.
-
-    Args:
-        modules: Modules from `bertline.demo.docstrings.read_modules`.
-        config: Sizes of documents, collection and splits.
-        num_train_rows: Number of train queries; None takes as many as the collection has room for.
-        seed: `split_seed` of the task.
+    Without `num_train_rows`, there are as many train queries as the collection has room for.
 
     Raises:
         DataError: The collection is too small for the queries.

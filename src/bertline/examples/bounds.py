@@ -145,7 +145,7 @@ def surface_accuracy(store: ExampleStore, vocab: Sequence[str]) -> float | None:
     step = -(-len(store) // _MOST_PAIRS)
     num_before, num_between, num_after = map(len, (store.layout.before, store.layout.between, store.layout.after))
     marks, lengths, labels = [], [], []
-    for ids, rows in store.shards():
+    for ids, rows in store.shards:
         start, length, first, label = rows[::step].astype(np.int64).T
         last_of_a, last_of_b = start + first - num_between - 1, start + length - num_after - 1
         marks.append(2 * is_mark[ids[last_of_a]] + is_mark[ids[last_of_b]])

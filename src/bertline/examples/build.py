@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import Split
-from bertline.corpus.storage import has_sources, num_documents, shard_paths
+from bertline.corpus.storage import counts_of, has_sources, shard_paths
 from bertline.examples.bounds import FIGURES, digests_of, figures_of, refuse_outside
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import COUNTED, EncodedCorpus, encode_file
@@ -144,7 +144,7 @@ def build_examples(
     """
     tokenizer = Tokenizer.load(tokenizer_folder)
     for split in _SPLITS:  # both, before either is encoded, which can take hours
-        _refuse_too_few(split, config, num_documents(corpus_folder, split), without_tokens=0)
+        _refuse_too_few(split, config, counts_of(corpus_folder, split)["documents"], without_tokens=0)
     work = work.absolute()  # processes of a cluster start elsewhere
     encoded = {
         split: _encoded(split, config, tokenizer_folder.absolute(), corpus_folder.absolute(), engine, work / split)

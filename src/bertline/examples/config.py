@@ -52,9 +52,6 @@ class StaticMaskingConfig(_CommonMaskingConfig):
             raise ValueError(f"dupe_factor must be at least 1, found {self.dupe_factor}")
 
 
-MaskingConfig = DynamicMaskingConfig | StaticMaskingConfig
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoundsConfig:
     """What the train sequences of each length may be like; what is outside stops the stage. None allows everything."""

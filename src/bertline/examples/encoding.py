@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bertline.corpus.document import Copies, Document, label_of, language_of
+from bertline.corpus.document import Document, are_copies, label_of, language_of
 from bertline.corpus.storage import read_shard
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.store import Array, mapped, token_id_dtype
@@ -235,8 +235,7 @@ def encode_file(path: Path, out: Path, *, tokenizer_folder: Path, config: Exampl
 
 def _labelled(ids: list[str], has_tokens: npt.NDArray[np.bool_]) -> tuple[Array, Array, dict[str, int]]:
     """Return `copies` and `by_language` of the documents with tokens, and the number of these in each language."""
-    copies = Copies()
-    firsts = np.maximum.accumulate([0 if copies.is_copy(each) else number for number, each in enumerate(ids)])
+    firsts = np.maximum.accumulate([0 if is_copy else number for number, is_copy in enumerate(are_copies(ids))])
     begins = np.flatnonzero(np.diff(firsts[has_tokens], prepend=-1))
     sizes = np.diff(begins, append=has_tokens.sum())
     ranges = np.repeat(np.stack([begins, begins + sizes], axis=1), sizes, axis=0)

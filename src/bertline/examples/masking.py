@@ -59,30 +59,15 @@ class MaskingPolicy:
     """For `word` and `span`: whether each token begins a word, as bits of `numpy.packbits`."""
 
 
-class MaskedExample(NamedTuple):
-    """A masked example without padding; all arrays are int64."""
-
-    input_ids: Array
-    """[length], with targets replaced: the model's input."""
-    token_type_ids: Array
-    """[length]."""
-    masked_positions: Array
-    """[targets], ascending."""
-    masked_labels: Array
-    """[targets], the true token ids."""
-    next_sentence_label: int
-    """1 = random next."""
-
-
 class MaskedRows(NamedTuple):
-    """B padded and masked rows; all arrays are int64."""
+    """B padded and masked rows, or one example without padding and B; all arrays are int64."""
 
     input_ids: Array
-    """[B, S]."""
+    """[B, S], with targets replaced: the model's input."""
     masked_positions: Array
     """[B, P], ascending, 0 where unused."""
     masked_labels: Array
-    """[B, P], `IGNORED_LABEL` where unused."""
+    """[B, P], the true token ids, `IGNORED_LABEL` where unused."""
 
 
 def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
@@ -110,7 +95,7 @@ def max_targets(max_length: int, mask_prob: float, *, num_segments: int = 2) -> 
     return max(1, math.ceil(mask_prob * (max_length - 1 - num_segments)))
 
 
-def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, policy: MaskingPolicy) -> MaskedExample:
+def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, policy: MaskingPolicy) -> MaskedRows:
     """Mask one example; a pure function of its arguments.
 
     A fraction `mask_prob` of the maskable tokens become targets, at least one (none if nothing can be masked); all sets
@@ -136,8 +121,7 @@ def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, po
     ids, example_ids = example.input_ids[None].astype(np.int64), np.array([example_id])
     rows = mask_rows(ids, example_ids, seed=seed, epoch=epoch, policy=policy, num_columns=ids.shape[1])
     used = rows.masked_labels[0] != IGNORED_LABEL
-    positions, labels = rows.masked_positions[0, used], rows.masked_labels[0, used]
-    return MaskedExample(rows.input_ids[0], example.token_type_ids, positions, labels, example.next_sentence_label)
+    return MaskedRows(rows.input_ids[0], rows.masked_positions[0, used], rows.masked_labels[0, used])
 
 
 def mask_rows(
@@ -152,7 +136,9 @@ def mask_rows(
     keys = _example_keys(example_ids, seed=seed, epoch=0 if policy.static else epoch)
     num_targets = _num_targets(keys, maskable.sum(axis=1), policy.mask_prob)
     if policy.unit == "token":
-        positions = spans = _lowest_positions(keys, maskable, num_targets, num_columns)
+        positions = _in_random_order(keys, maskable)[:, :num_columns]
+        positions[np.arange(positions.shape[1]) >= num_targets[:, None]] = input_ids.shape[1]
+        positions = spans = np.sort(positions, axis=1)
     else:
         begins = maskable & word_starts[input_ids]
         begins[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]
@@ -195,13 +181,6 @@ def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
     whole = np.floor(share)
     rounded = whole + (_unit_interval(_output(keys, _OUTPUT_FOR_NUMBER)) < share - whole)
     return np.minimum(np.maximum(1, rounded).astype(np.int64), num_maskable)
-
-
-def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_columns: int) -> Array:
-    """Return [B, P] the `num_targets` maskable positions with the lowest random numbers, ascending; S where unused."""
-    positions = _in_random_order(keys, maskable)[:, :num_columns]
-    positions[np.arange(positions.shape[1]) >= num_targets[:, None]] = maskable.shape[1]
-    return np.sort(positions, axis=1)
 
 
 def _in_random_order(keys: Array, candidates: Array) -> Array:

@@ -62,7 +62,6 @@ def packed_batches(
 
     Args:
         batch: The arrays of `masked_batch`, [B, W], and perhaps `sequence_places` [B].
-        pad_id: Id of `[PAD]`.
         max_targets: Maximum number of targets of a sequence of W tokens.
         rows_per_batch: R; the last micro-batch is filled up with empty rows. None puts all rows into one micro-batch.
 
@@ -139,21 +138,10 @@ def segments_apart(
         batch: Arrays of `masked_batch`, B examples of two segments.
         first_segment_lengths: [B] number of tokens of `[CLS] A [SEP]`.
         layout: Special tokens of a pair; those before and after it are those of a segment alone.
-        pad_id: Id of `[PAD]`.
 
     Returns:
         The same arrays for 2B sequences, each with the targets that lie in it; `token_type_ids` and
         `next_sentence_labels` are 0. Unused entries among the targets are where the other segment has its own.
-
-    Example:
-        >>> pair = {"input_ids": [[2, 7, 3, 8, 9, 3, 0]], "attention_mask": [[1, 1, 1, 1, 1, 1, 0]],
-        ...         "masked_positions": [[1, 4]], "masked_labels": [[7, 9]]}
-        >>> batch = {name: np.array(rows) for name, rows in pair.items()}
-        >>> apart = segments_apart(batch, np.array([3]), Layout((2,), (3,), (3,), 1), pad_id=0)
-        >>> apart["input_ids"].tolist()
-        [[2, 7, 3, 0, 0, 0, 0], [2, 8, 9, 3, 0, 0, 0]]
-        >>> apart["masked_positions"].tolist(), apart["masked_labels"].tolist()
-        ([[1, 0], [0, 2]], [[7, -100], [-100, 9]])
     """
     first = first_segment_lengths[:, None]
     end_of_a = first - len(layout.between)

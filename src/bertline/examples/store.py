@@ -6,7 +6,7 @@ Layout of `length-0064/train/`: for each shard, `00000.input_ids.npy` has all it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,7 @@ class ExampleStore:
     """The examples of one split and one length. Index i is the example's id, the same in every run."""
 
     def __init__(self, shards: list[tuple[Array, Array]], length: int, manifest: Mapping[str, Any]) -> None:
-        """Make a store of shards as `shards` returns them, all but the last one full; for files see `open`."""
+        """Make a store of `shards`, all but the last one full; for files see `open`."""
         self.manifest = manifest
         """The manifest of the whole examples artifact."""
         self.max_length = length
@@ -76,7 +76,8 @@ class ExampleStore:
         self.pad_id: int = manifest["special_ids"][PAD]
         self.layout = layout_of(manifest)
         self.num_segments = num_segments(manifest)
-        self._shards = shards
+        self.shards = shards
+        """For each shard, its concatenated token ids and [examples, 4] its rows: start, length and two more."""
         self._opened: tuple[Path, Split, int] | None = None
 
     @classmethod
@@ -103,10 +104,6 @@ class ExampleStore:
         store._opened = folder, split, length
         return store
 
-    def shards(self) -> list[tuple[Array, Array]]:
-        """Return, for each shard, its concatenated token ids and [examples, 4] its rows: start, length and two more."""
-        return list(self._shards)
-
     def __reduce__(self) -> tuple[Any, ...]:
         # A memory map would be pickled as a copy of the file; instead, a spawned worker opens the store itself.
         assert self._opened is not None
@@ -119,7 +116,7 @@ class ExampleStore:
         if not -len(self) <= index < len(self):
             raise IndexError(f"example {index} of {len(self)}")
         number, row = divmod(index % len(self), self._shard_sequences)
-        ids, rows = self._shards[number]
+        ids, rows = self.shards[number]
         start, length, first, label = (int(value) for value in rows[row])
         token_type_ids = (np.arange(length) >= first).astype(np.int64) * self.layout.second_type
         return Example(ids[start : start + length].astype(np.int64), token_type_ids, label, first)
@@ -133,7 +130,7 @@ class ExampleStore:
         columns = np.arange(self.max_length)
         for number in np.unique(numbers):
             chosen = numbers == number
-            ids, rows = self._shards[number]
+            ids, rows = self.shards[number]
             facts[chosen] = rows[rows_in_shard[chosen]]
             # Columns after the end of an example read the next example here and become padding below.
             source = np.minimum(facts[chosen, :1] + columns, len(ids) - 1)
@@ -151,7 +148,7 @@ class ExampleStore:
         import pyarrow as pa
 
         tables = []
-        for ids, rows in self._shards:
+        for ids, rows in self.shards:
             starts, lengths, first, labels = rows.astype(np.int64).T
             types = (np.arange(len(ids)) >= np.repeat(starts + first, lengths)).astype(np.uint8)
             columns = {"input_ids": ids, "token_type_ids": types * self.layout.second_type}
@@ -159,10 +156,6 @@ class ExampleStore:
             lists = {name: pa.LargeListArray.from_arrays(ends, pa.array(each)) for name, each in columns.items()}
             tables.append(pa.table({**lists, "next_sentence_label": labels}))
         return datasets.Dataset(pa.concat_tables(tables))
-
-    def id_shards(self) -> Iterable[Array]:
-        """Return the token ids of all examples, including special tokens, one shard at a time."""
-        return (ids for ids, _ in self._shards)
 
 
 def shard_files(number: int) -> tuple[str, str]:
@@ -238,7 +231,7 @@ def token_id_dtype(vocab_size: int) -> np.dtype[Any]:
 def token_counts(store: ExampleStore, vocab_size: int) -> Array:
     """Return [vocab_size] the count of each token in the examples, including special tokens."""
     counts = np.zeros(vocab_size, dtype=np.int64)
-    for ids in store.id_shards():
+    for ids, _ in store.shards:
         for start in range(0, len(ids), _BATCH_TOKENS):  # in batches, as bincount makes a copy four times as large
             counts += np.bincount(ids[start : start + _BATCH_TOKENS], minlength=vocab_size)
     return counts

@@ -43,12 +43,10 @@ class Engine(Protocol):
         """Apply a task to each shard whose folder is not whole yet.
 
         Args:
-            task: Function of a shard and its folder.
             shards: Picklable descriptions of the work, whose `repr` tells them apart. They depend on the input alone,
                 and may be read one after the other while the work is done.
             out: Folder of the folders `00000`, `00001`, ... in the order of the shards; other folders in it are
                 removed. It must be one for each task, configuration and input.
-            description: What a progress line shows.
 
         Returns:
             The counts of each shard, in order.
@@ -74,7 +72,7 @@ class LocalEngine:
     """Use threads of this process instead, which share what the task holds, such as a model."""
 
     def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
-        """Apply a task to each shard whose folder is not whole yet; see `Engine.map`."""
+        """See `Engine.map`."""
         work = partial(_whole_or_done, task, out)
         total = len(shards) if isinstance(shards, Sized) else None
         num_workers = self.num_workers if total is None else min(self.num_workers, total)
@@ -94,7 +92,7 @@ class RayEngine:
     """Cores for a shard."""
 
     def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
-        """Apply a task to each shard whose folder is not whole yet; see `Engine.map`."""
+        """See `Engine.map`."""
         ray = _connected()
         # Each task is retried for as long as machines are lost; an error of the task itself is raised at once.
         remote = ray.remote(num_cpus=self.num_cpus, max_retries=-1)(_whole_or_done)

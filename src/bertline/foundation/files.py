@@ -1,4 +1,7 @@
-"""Atomic writing of files and folders, and digests of their content."""
+"""Atomic writing of files and folders, and digests of their content.
+
+What writes raises MachineError where a disk is full, fails or cannot be written; what was there before stays.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file atomically: a reader sees either the old content or the new, never a part.
-
-    Raises:
-        MachineError: The folder is full or cannot be written; the old file is unchanged.
-    """
+    """Write a file atomically: a reader sees either the old content or the new, never a part."""
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM_CHARACTERS // 2)}")
     with writing(path):
@@ -81,9 +80,6 @@ def append_lines(path: Path, lines: Sequence[str]) -> None:
     """Append lines to a file, adding a line end to each.
 
     Readers of the file must tolerate an incomplete last line, which a killed process can leave.
-
-    Raises:
-        MachineError: The folder is full or cannot be written; earlier lines are kept.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +130,6 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
     It is in `.partial` in the first folder of a relative path (`artifacts/.partial` for `artifacts/sweep/cola`), so
     never inside a folder that is read as a whole; for an absolute path, next to `target`. The swap is two renames; if
     the process is killed, the next write completes it or removes the temporary folder (see `tidy_partial`).
-
-    Raises:
-        MachineError: The folder is full or cannot be written; the old `target` is unchanged.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -240,11 +233,7 @@ def drop_leftovers(target: Path) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Flush a file to disk (fsync), so that it survives a power failure; a missing file is ignored.
-
-    Raises:
-        MachineError: The disk is full or fails.
-    """
+    """Flush a file to disk (fsync), so that it survives a power failure; a missing file is ignored."""
     with writing(path), suppress(FileNotFoundError), path.open("rb") as handle:
         os.fsync(handle.fileno())
 
@@ -288,11 +277,7 @@ def cannot_write(path: Path, error: OSError) -> str:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Give a file a second name; copy it to another file system, or to one without hard links.
-
-    Raises:
-        MachineError: The target cannot be written.
-    """
+    """Give a file a second name; copy it to another file system, or to one without hard links."""
     with writing(target):
         try:
             target.hardlink_to(source)

@@ -29,8 +29,8 @@ def read_manifest(folder: Path, *, kind: str, format_version: int) -> dict[str, 
     """
     path = folder / MANIFEST_NAME
     manifest = read_json(path)
-    if not isinstance(manifest, dict) or manifest.get("kind") != kind:
-        found = manifest.get("kind") if isinstance(manifest, dict) else type(manifest).__name__
+    found = manifest.get("kind") if isinstance(manifest, dict) else type(manifest).__name__
+    if found != kind:
         raise ArtifactError(f"{path}: kind is {found!r}, expected {kind!r}. Is this the right folder?")
     if manifest.get("format_version") != format_version:
         raise ArtifactError(

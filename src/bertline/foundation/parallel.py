@@ -20,6 +20,8 @@ from bertline.foundation.errors import MachineError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_IN_FLIGHT = 3
+"""Items of a worker that are submitted and not yet returned."""
 
 
 def usable_cores() -> list[int]:
@@ -64,19 +66,14 @@ def ordered_map(
     items: Iterable[Item],
     *,
     num_workers: int,
-    in_flight_per_worker: int = 3,
     in_threads: bool = False,
 ) -> Iterator[Result]:
     """Map a function over items in `num_workers` processes; results and their order do not depend on the number.
 
-    Only a few items per worker are taken from `items` in advance, so an endless input needs bounded memory.
+    Only three items per worker are taken from `items` in advance, so an endless input needs bounded memory.
 
-    Args:
-        function: A picklable function, defined in a module (processes are spawned).
-        items: The input; consumed in this process.
-        num_workers: Number of processes; 0 or 1 runs in this process.
-        in_flight_per_worker: Maximum number of items submitted and not yet returned, per worker.
-        in_threads: Use threads of this process, for work outside Python's lock that shares memory, such as a model.
+    With 0 or 1 worker, all is done in this process. The function is picklable and defined in a module (processes are
+    spawned); `in_threads` uses threads instead, for work outside Python's lock that shares memory, such as a model.
 
     Raises:
         MachineError: A worker was killed, nearly always for lack of memory.
@@ -92,7 +89,7 @@ def ordered_map(
     try:
         for item in items:
             waiting.append(executor.submit(apply, item))
-            if len(waiting) >= num_workers * in_flight_per_worker:
+            if len(waiting) >= num_workers * _IN_FLIGHT:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

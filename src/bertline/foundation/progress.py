@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LINE_EVERY_S = 10.0
 _SMALLEST_BAR, _LARGEST_BAR = 10, 40
-_FEW, _KIND = 3, "kind_of_message"
 # Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have it.
 _OF_NOTEBOOK = "JPY_PARENT_PID"
 
@@ -50,46 +48,33 @@ warn = _LOGGER.warning
 
 
 @contextmanager
-def few_said() -> Iterator[None]:
-    """Print each message only the first time, and of those with a kind, as `warn(..., extra=of_kind("..."))`, a few.
-
-    For reading many files, and some twice: the last line of a kind says how many like it are not shown.
-    """
+def said_once() -> Iterator[None]:
+    """Print each message only the first time: some files are read twice."""
     said: set[str] = set()
-    kinds: Counter[str] = Counter()
 
     def is_shown(record: logging.LogRecord) -> bool:
-        message, kind = record.getMessage(), getattr(record, _KIND, None)
-        is_first = message not in said
-        said.add(message)
-        if is_first and kind is not None:
-            kinds[kind] += 1
-        return is_first and (kind is None or kinds[kind] <= _FEW)
+        num_before = len(said)
+        said.add(record.getMessage())
+        return len(said) > num_before
 
-    _LOGGER.addFilter(is_shown)
-    try:
+    with _filtered(is_shown):
         yield
-    finally:
-        _LOGGER.removeFilter(is_shown)
-        for kind, count in kinds.items():
-            if count > _FEW:
-                warn(f"{count - _FEW:,} more like these ({kind}) are not shown")
-
-
-def of_kind(kind: str) -> dict[str, str]:
-    """Return the argument `extra` of a message of which a few are enough (see `few_said`)."""
-    return {_KIND: kind}
 
 
 @contextmanager
 def silent() -> Iterator[None]:
     """Print no message, while something is only looked at."""
-    nothing = logging.Filter("nothing")  # lets only a logger of this name through
-    _LOGGER.addFilter(nothing)
+    with _filtered(lambda _: False):
+        yield
+
+
+@contextmanager
+def _filtered(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    _LOGGER.addFilter(is_shown)
     try:
         yield
     finally:
-        _LOGGER.removeFilter(nothing)
+        _LOGGER.removeFilter(is_shown)
 
 
 def can_draw() -> bool:

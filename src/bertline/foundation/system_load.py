@@ -76,17 +76,13 @@ def _sample(path: Path, prefix: str, every_s: float, sensors: list[Sensor], ende
         log.keep_up_to(last)  # without the torn line of a killed process
         while not ended.wait(every_s):
             last += 1
-            log.log(last, {f"{prefix}{key}": value for key, value in _read(sensors).items()})
+            values: dict[str, float] = {}
+            for sensor in sensors:
+                with suppress(Exception):  # a driver that does not know a figure; the others are there
+                    values |= sensor()
+            log.log(last, {f"{prefix}{key}": value for key, value in values.items()})
     with suppress(BertlineError, OSError):
         log.close()
-
-
-def _read(sensors: list[Sensor]) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for sensor in sensors:
-        with suppress(Exception):  # a driver that does not know a figure; the others are there
-            values |= sensor()
-    return values
 
 
 def _sensors() -> list[Sensor]:

@@ -149,7 +149,6 @@ def measured(
         statistics: Row statistics [N, K] of each seed, with rows in the same order.
         clusters: Source of each row, [N]; rows of one source are not independent.
         score: Computes a score from the statistics of rows.
-        repeatable: See `Measured`.
 
     Example:
         >>> rows = np.array([[1.0], [0.0], [1.0], [1.0]])
@@ -171,13 +170,8 @@ def measured(
 def compared(first: Measured, second: Measured | None = None, *, same_seeds: bool = False) -> Difference:
     """Compare two systems on the same rows: first minus second, with the noise of seeds and rows.
 
-    Args:
-        first: The first system.
-        second: Another system on the same rows; None compares with 0, which gives the interval of a score.
-        same_seeds: Whether the seeds of the two systems are paired.
-
-    Raises:
-        ValueError: The two were measured on different blocks of rows.
+    Without a second system, the first is compared with 0, which gives the interval of its score. `same_seeds` says that
+    the seeds of the two are paired. Systems that were measured on different blocks of rows raise a ValueError.
     """
     if second is not None and first.blocks.shape[1] != second.blocks.shape[1]:
         raise ValueError(f"{first.blocks.shape[1]} and {second.blocks.shape[1]} blocks of rows cannot be compared")
@@ -189,8 +183,10 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
         return Difference(difference=difference)
     rows = first.blocks.mean(axis=0) - (0.0 if second is None else second.blocks.mean(axis=0))
     of_rows = float(rows.var(ddof=1)) / len(rows)
-    of_seeds = [(_seed_variance(system), len(system.scores) - 1) for system in systems if len(system.scores) > 1]
-    of_cells = sum(_cell_variance(system) for system in systems)
+    with_seeds = [system for system in systems if len(system.scores) > 1]
+    # The variance of the mean over seeds, and its degrees of freedom.
+    of_seeds = [(float(each.scores.var(ddof=1)) / len(each.scores), len(each.scores) - 1) for each in with_seeds]
+    of_cells = sum(map(_cell_variance, with_seeds))
     variance = of_rows + max(0.0, sum(of_system for of_system, _ in of_seeds) - of_cells)
     effective = min(system.effective_blocks or len(rows) for system in systems)
     return _tested(difference, math.sqrt(variance), _degrees(variance, max(1.0, effective - 1), of_seeds))
@@ -251,18 +247,9 @@ def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float
     return float(stdtridf(1 - SIGNIFICANT / 2, quantile))
 
 
-def _seed_variance(system: Measured) -> float:
-    """Return the variance of the mean over seeds."""
-    count = len(system.scores)
-    return float(system.scores.var(ddof=1)) / count if count > 1 else 0.0
-
-
 def _cell_variance(system: Measured) -> float:
-    """Return the part of `_seed_variance` that comes from the interaction of seeds and blocks."""
-    num_seeds, num_blocks = system.blocks.shape
-    if num_seeds < 2:
-        return 0.0
-    blocks = system.blocks
+    """Return the part of the variance of the mean over seeds that comes from the interaction of seeds and blocks."""
+    blocks, (num_seeds, num_blocks) = system.blocks, system.blocks.shape
     left = blocks - blocks.mean(axis=0) - blocks.mean(axis=1, keepdims=True) + blocks.mean()
     return float((left**2).sum()) / ((num_seeds - 1) * (num_blocks - 1)) / num_blocks / num_seeds
 

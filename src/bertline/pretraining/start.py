@@ -342,7 +342,7 @@ def cooccurrences(store: ExampleStore, vocab_size: int) -> _Counts:
     counts = sparse.csr_matrix((vocab_size, vocab_size), dtype=np.float32)
     every = max(1, math.ceil(store.num_tokens / _MOST_TOKENS))
     size = _BATCH_TOKENS
-    batches = (ids[start : start + size] for ids in store.id_shards() for start in range(0, len(ids), size))
+    batches = (ids[start : start + size] for ids, _ in store.shards for start in range(0, len(ids), size))
     for batch in itertools.islice(batches, 0, None, every):
         counts += _one_sided(batch, special_ids, vocab_size)
     return counts + counts.T

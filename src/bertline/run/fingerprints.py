@@ -280,8 +280,7 @@ def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
     A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
     """
     from bertline.demo.config import DocsSourceConfig
-    from bertline.demo.docstrings import check_versions
-    from bertline.demo.reader import PythonDocsCorpusConfig
+    from bertline.demo.docstrings import PythonDocsCorpusConfig, check_versions
 
     if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
         check_versions(Path(stage_named("corpus").output), config.python_docs)

@@ -43,6 +43,15 @@ class _TrainedConfig(_WordsConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class _GivenConfig(_WordsConfig):
+    revision: str | None
+    """Revision of a hub name; None for files."""
+    lowercase: bool | None
+    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`). Only for BERT's
+    WordPiece: any other tokenizer is taken as it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedTokenizerConfig(_TrainedConfig):
     """A WordPiece vocabulary trained on the train split of the corpus."""
 
@@ -71,17 +80,12 @@ class ByteBpeTokenizerConfig(_TrainedConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExistingTokenizerConfig(_WordsConfig):
+class ExistingTokenizerConfig(_GivenConfig):
     """An existing tokenizer: a BERT `vocab.txt`, or any tokenizer folder or Hugging Face hub name."""
 
     kind: Literal["existing"]
     path: str
     """A `vocab.txt`, a folder that contains one or a `tokenizer.json`, or a hub name."""
-    revision: str | None
-    """Revision of a hub name; None for files."""
-    lowercase: bool | None
-    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`). Only for BERT's
-    WordPiece: any other tokenizer is taken as it is."""
 
     def __post_init__(self) -> None:
         self._refuse_user_words(
@@ -91,7 +95,7 @@ class ExistingTokenizerConfig(_WordsConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExtendedTokenizerConfig(_WordsConfig):
+class ExtendedTokenizerConfig(_GivenConfig):
     """The vocabulary of a checkpoint, enlarged with words of the corpus that it cuts into the most tokens.
 
     Old tokens keep their ids. Pretraining gives each new token the mean of the rows of its old subwords.
@@ -100,10 +104,6 @@ class ExtendedTokenizerConfig(_WordsConfig):
     kind: Literal["extended"]
     path: str | None
     """The checkpoint: a folder or hub name, that of `pretrain.start_from`."""
-    revision: str | None
-    """Revision of a hub name; None for files."""
-    lowercase: bool | None
-    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`)."""
     num_new: int
     """Maximum number of new words beside those of `user_words`; a text with fewer gives fewer."""
     min_frequency: int

@@ -20,13 +20,11 @@ from pathlib import Path
 import numpy as np
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertline.corpus.document import Document, Split, label_of
-from bertline.corpus.storage import FORMAT_VERSION, KIND, read_shard, shard_paths
+from bertline.corpus.document import Document, Split, distinct_stretches, label_of
+from bertline.corpus.storage import counts_of, read_shard, shard_paths
 from bertline.foundation.engine import Counts, Engine, shard_folder
-from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import unit_interval
-from bertline.foundation.stretches import distinct_stretches
 from bertline.tokenization.tokenizer import bert_normalizer
 from bertline.tokenization.vocabulary import Vocabulary
 from bertline.tokenization.words import UnsplitWords
@@ -50,8 +48,7 @@ class CorpusText:
 
     def num_characters(self, split: Split) -> int:
         """Return the number of characters of a split."""
-        manifest = read_manifest(self.folder, kind=KIND, format_version=FORMAT_VERSION)
-        return int(manifest["counts"][split].get("characters", 0))
+        return counts_of(self.folder, split)["characters"]
 
     def fraction(self, split: Split, characters: int) -> float:
         """Return the fraction of the documents of a split that have about so many characters."""
@@ -105,11 +102,6 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary) -> Counter[
 
     Returns:
         Normalised words with their counts (Python integers: no overflow on any corpus).
-
-    Example:
-        >>> counts = count_words(["The café, the end.", "THE END"], Vocabulary(tokens=(), lowercase=True))
-        >>> sorted(counts.items())
-        [(',', 1), ('.', 1), ('cafe', 1), ('end', 2), ('the', 3)]
     """
     # Each distinct stretch between spaces is processed once and weighted by its count.
     numbers, stretches = distinct_stretches(" ".join(spread(sentences, normalization)))

@@ -20,6 +20,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
+from bertline.corpus.document import distinct_stretches
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.tokenization.vocabulary import (
     CLS,
@@ -296,12 +297,6 @@ def sentence_encoder(tokenizer: Tokenizer, dtype: npt.DTypeLike) -> Callable[[Se
     """Return a function that encodes sentences to the ids of `Tokenizer.encode_literally`, many times as fast.
 
     WordPiece is nanotoken's. The ids are of an unsigned `dtype` that holds every one.
-
-    Example:
-        >>> vocabulary = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"), lowercase=True)
-        >>> ids, lengths = sentence_encoder(Tokenizer(vocabulary), "uint16")(["A b", "", "b"])
-        >>> ids.tolist(), lengths.tolist()
-        ([5, 6, 6], [2, 0, 1])
     """
     from nanotoken import WordPieceTokenizer
 
@@ -344,8 +339,6 @@ class _StretchEncoder:
         )
 
     def __call__(self, sentences: Sequence[str]) -> Encoded:
-        from bertline.foundation.stretches import distinct_stretches  # needs pyarrow, which a bare GPU image lacks
-
         if len(self._remembered) > _MAX_REMEMBERED:
             self._remembered.clear()
         texts = self._spread(sentences)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,10 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
         DataError: The folder has no vocabulary, or it is not WordPiece, or BERT cannot use it.
     """
     folder, vocab_file = (path.parent, path) if path.is_file() else (path, path / "vocab.txt")
-    normalizer: dict[str, Any] = {}
-    unsplit: tuple[str, ...] = ()
+    content: dict[str, Any] = {}
     if path.is_dir() and (tokenizer_file := path / "tokenizer.json").is_file():
-        tokens, normalizer, unsplit = _read_tokenizer_json(tokenizer_file)
+        content = _read_object(tokenizer_file)
+        tokens = _tokens_of(content, tokenizer_file)
     elif vocab_file.is_file():
         tokens = read_vocab_file(vocab_file)
     else:
@@ -60,15 +60,24 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
             f"{folder} has neither tokenizer.json nor vocab.txt, so there is no tokenizer in it. Copy them from where "
             "the model was published."
         )
-    config = _read_object(folder / "tokenizer_config.json", missing_ok=True)
-    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not _has_capitals(tokens))
+    config, normalizer = (
+        _read_object(folder / "tokenizer_config.json", missing_ok=True),
+        content.get("normalizer") or {},
+    )
+    ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
+    is_cased = sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
+    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not is_cased)
     chinese = config.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars", True))
     return Vocabulary(
         tokens=tokens,
         lowercase=next(bool(setting) for setting in settings if setting is not None),
         strip_accents=config.get("strip_accents", normalizer.get("strip_accents")),
         split_chinese_characters=bool(chinese),
-        unsplit=unsplit,
+        unsplit=tuple(
+            token["content"]
+            for token in content.get("added_tokens", [])
+            if token.get("single_word") and token.get("normalized") and not token.get("special")
+        ),
     )
 
 
@@ -155,14 +164,8 @@ def read_vocab_file(path: Path) -> tuple[str, ...]:
     return _checked(text.removesuffix("\n").split("\n"), path)
 
 
-def _has_capitals(tokens: Sequence[str]) -> bool:
-    """Return whether a vocabulary is cased: whether enough of its ordinary tokens have capital letters."""
-    ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
-    return sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
-
-
-def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any], tuple[str, ...]]:
-    content = _read_object(path)
+def _tokens_of(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """Return the tokens of a `tokenizer.json` in the order of their ids."""
     model = content.get("model") or {}
     if model.get("type") != "WordPiece":
         raise DataError(f"{path}: the model is {model.get('type')!r}, expected 'WordPiece', the kind that BERT has.")
@@ -175,13 +178,7 @@ def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any], t
         )
     if sorted(by_id) != list(range(len(by_id))):
         raise DataError(f"{path}: the ids of its {len(by_id)} tokens are not 0 to {len(by_id) - 1} without a gap.")
-    tokens = _checked([by_id[index] for index in range(len(by_id))], path)
-    unsplit = tuple(
-        token["content"]
-        for token in content.get("added_tokens", [])
-        if token.get("single_word") and token.get("normalized") and not token.get("special")
-    )
-    return tokens, content.get("normalizer") or {}, unsplit
+    return _checked([by_id[index] for index in range(len(by_id))], path)
 
 
 def _checked(tokens: Sequence[str], path: Path) -> tuple[str, ...]:

@@ -87,10 +87,6 @@ def with_user_words(tokens: Sequence[str], words: Sequence[str], *, size: int) -
 
     Raises:
         DataError: There is no room for the words.
-
-    Example:
-        >>> with_user_words(["[UNK]", "a", "##b", "ab", "abb", "##bb"], ["ab", "c++"], size=6)
-        ('[UNK]', 'a', '##b', 'ab', 'abb', 'c++')
     """
     known, wanted = set(tokens), set(words)
     missing = [word for word in dict.fromkeys(words) if word not in known]

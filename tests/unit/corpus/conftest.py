@@ -22,38 +22,20 @@ COMMON = {
 PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
 
 
-@pytest.fixture
-def text_config(tmp_path: Path) -> Callable[..., TextCorpusConfig]:
-    def make(**changes: Any) -> TextCorpusConfig:
-        fields = {"path": str(tmp_path / "text"), **PLAIN_TEXT, **COMMON, **changes}
-        return TextCorpusConfig(kind="text", **fields)
+def maker(config: Any, kind: str, **own: Any) -> Any:
+    """Return a fixture that makes configurations of a kind, of the folder `text` and with changes."""
 
-    return make
+    @pytest.fixture
+    def fixture(tmp_path: Path) -> Callable[..., Any]:
+        def make(kind: str = kind, **changes: Any) -> Any:
+            return config(kind=kind, **{"path": str(tmp_path / "text"), **own, **COMMON, **changes})
 
+        return make
 
-@pytest.fixture
-def wiki_config(tmp_path: Path) -> Callable[..., WikiExtractorCorpusConfig]:
-    def make(**changes: Any) -> WikiExtractorCorpusConfig:
-        fields = {"path": str(tmp_path / "text"), "encoding": "utf-8", **COMMON, **changes}
-        return WikiExtractorCorpusConfig(kind="wikiextractor", **fields)
-
-    return make
+    return fixture
 
 
-@pytest.fixture
-def table_config(tmp_path: Path) -> Callable[..., TableCorpusConfig]:
-    def make(kind: str, **changes: Any) -> TableCorpusConfig:
-        fields = {"path": str(tmp_path / "text"), "text_column": "text", "group_column": None, **COMMON, **changes}
-        return TableCorpusConfig(kind=kind, **fields)
-
-    return make
-
-
-@pytest.fixture
-def xml_config(tmp_path: Path) -> Callable[..., XmlCorpusConfig]:
-    paths: dict[str, Any] = {"document": None, "paragraphs": ("p",), "ignored": (), "spaces": ()}
-
-    def make(**changes: Any) -> XmlCorpusConfig:
-        return XmlCorpusConfig(kind="xml", **{"path": str(tmp_path / "text"), **paths, **COMMON, **changes})
-
-    return make
+text_config = maker(TextCorpusConfig, "text", **PLAIN_TEXT)
+wiki_config = maker(WikiExtractorCorpusConfig, "wikiextractor", encoding="utf-8")
+table_config = maker(TableCorpusConfig, "jsonl", text_column="text", group_column=None)
+xml_config = maker(XmlCorpusConfig, "xml", document=None, paragraphs=("p",), ignored=(), spaces=())

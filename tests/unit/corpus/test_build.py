@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.sentences.splitter import RulesConfig
-from bertline.corpus.splits import split_position
+from bertline.corpus.selection import split_position
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest
@@ -52,18 +51,6 @@ def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
     assert headline["train/documents"] + headline["validation/documents"] == 40
     assert headline["dropped_documents"] == headline["duplicate_documents"] == 1
     assert manifest["dropped"] == {"documents/duplicate": 1, "files/empty": 1}
-
-
-@pytest.mark.parametrize("document", ["file", "line"])
-def test_any_number_of_workers_writes_the_same_bytes(
-    texts: Path, text_config: Make, tmp_path: Path, document: str
-) -> None:
-    config = text_config(document=document)
-
-    build(config, tmp_path / "one")
-    build(config, tmp_path / "two", 2)
-
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def test_whatever_fails_the_old_corpus_stays(
@@ -128,8 +115,3 @@ def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> No
     build(text_config(document="blank_line"), tmp_path / "blank_line")
     unsplit = dataclasses.replace(text_config(), validation_fraction=0.0)
     assert build(unsplit, tmp_path / "out")["train/documents"] == 1
-
-
-def test_a_configuration_that_names_rules_is_told_what_to_use() -> None:
-    with pytest.raises(ValueError, match=r"use learned \(corpus/sentences=learned\)"):
-        RulesConfig(kind="rules", headings="stay")

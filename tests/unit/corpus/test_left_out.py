@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bertline.foundation.errors import DataError
 from corpora import build, drops_of
 
 GOOD = "".join(f"Line number {number} of a text that is kept.\n" for number in range(20)).encode()
@@ -62,13 +59,3 @@ def test_articles_that_are_left_out_are_shown(wiki_config: Callable[..., Any], t
         "documents/undecodable": [("AA/wiki_00:3", "Bad �.")],
         "files/not_wikiextractor": [("LICENSE", "A licence.")],
     }
-
-
-def test_a_whole_document_that_is_left_out_shows_the_line_at_fault(
-    text_config: Callable[..., Any], tmp_path: Path
-) -> None:
-    files = {"a.txt": GOOD, "b.txt": b"Good.\nNot \xff.\nGood.", "c.txt": GOOD + b"More."}
-    found = samples_of(tmp_path, text_config(on_undecodable="skip"), files)
-    assert found == {"documents/undecodable": [("b.txt:2", "Not �.")]}
-    with pytest.raises(DataError, match=r"b\.txt:2"):
-        samples_of(tmp_path, text_config(), files)

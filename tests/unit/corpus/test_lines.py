@@ -71,14 +71,6 @@ def lines_of(path: Path, on_undecodable: Any = "fail", encoding: str = "utf-8") 
 
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)
-def test_every_compression_gives_the_same_lines(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"a.txt.{ending}"
-    path.write_bytes(COMPRESSIONS[ending](TEXT.encode()))
-
-    assert "".join(line.text + "\n" for line in lines_of(path)[0]) == TEXT
-
-
-@pytest.mark.parametrize("ending", COMPRESSIONS)
 @pytest.mark.parametrize("kept", [0.05, 0.5, 0.95])
 def test_a_torn_archive_is_an_error_that_names_the_line_or_counted(tmp_path: Path, ending: str, kept: float) -> None:
     path = tmp_path / f"torn.txt.{ending}"

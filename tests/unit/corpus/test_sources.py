@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from bertline.corpus.document import label_of
 from bertline.corpus.registry import SourcesCorpusConfig
@@ -75,6 +73,10 @@ def test_a_weight_repeats_the_documents_of_train_and_leaves_validation_as_it_is(
     assert weighted == {"novels": 3 * plain["novels"], "wiki": plain["wiki"]}
     assert len(set(ids(tmp_path / "out", "train"))) == weighted.total()
     assert ids(tmp_path / "out", "validation") == ids(tmp_path / "plain", "validation")
+    texts = [{one.sentences for one in read_documents(tmp_path / "out", split)} for split in ("train", "validation")]
+    assert not texts[0] & texts[1]
+    validation = Counter(map(label_of, ids(tmp_path / "out", "validation")))
+    assert 5 <= validation["novels"] <= 20 and 25 <= validation["wiki"] <= 55
 
 
 @pytest.mark.parametrize("fraction", [1e-9, 0.3])
@@ -106,19 +108,6 @@ def test_a_weight_below_one_leaves_documents_out_and_takes_the_same_ones_each_ti
     whole, half, quarter = (set(ids(tmp_path / name, "train")) for name in ("plain", "half", "quarter"))
     assert quarter < half < whole
     assert 0.35 < len([one for one in half if label_of(one) == "wiki"]) / 160 < 0.65
-
-
-def test_no_document_is_in_train_and_validation_and_each_source_has_its_share_of_validation(
-    corpus: Make, tmp_path: Path
-) -> None:
-    build(corpus(novels={"weight": 2.5}), tmp_path / "out")
-
-    def texts_of(split: Any) -> set[tuple[str, ...]]:
-        return {document.sentences for document in read_documents(tmp_path / "out", split)}
-
-    assert not texts_of("train") & texts_of("validation")
-    validation = Counter(map(label_of, ids(tmp_path / "out", "validation")))
-    assert 5 <= validation["novels"] <= 20 and 25 <= validation["wiki"] <= 55
 
 
 def test_any_number_of_workers_writes_the_same_bytes(
@@ -207,21 +196,3 @@ def test_the_language_of_a_row_comes_from_a_column(texts: Path, tmp_path: Path) 
 def test_what_a_configuration_gets_wrong_is_named(corpus: Make, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         corpus(**changes)
-
-
-@pytest.mark.parametrize(
-    ("preset", "expected"),
-    [
-        ("wikipedia_books", {"wikipedia": ("wikiextractor", "en", None), "books": ("text", "en", None)}),
-        ("multilingual", {"text": ("parquet", None, 0.7)}),
-    ],
-)
-def test_a_preset_is_a_valid_corpus(preset: str, expected: dict[str, tuple[str, str | None, float | None]]) -> None:
-    with initialize_config_dir(str(Path(__file__).parents[3] / "conf"), version_base="1.3"):
-        composed = OmegaConf.to_container(compose("config", overrides=[f"corpus={preset}"]))
-    assert isinstance(composed, dict)
-
-    config = validate(SourcesCorpusConfig, composed["corpus"], where="corpus")
-
-    found = {name: (one.kind, one.language, config.language_exponent) for name, one in config.sources.items()}
-    assert found == expected

@@ -9,8 +9,7 @@ import pytest
 
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.demo.config import PackageConfig, PythonDocsConfig
-from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.docstrings import Docstring, ModuleDocs, PythonDocsCorpusConfig
 
 # What functions can be about; each makes a distinct summary and a distinct passage.
 TOPICS = (

@@ -10,7 +10,7 @@ import pytest
 
 from bertline.demo import docstrings
 from bertline.demo.config import PackageConfig, PythonDocsConfig
-from bertline.demo.docstrings import _locate, docstrings_kept_in, group_of, read_modules
+from bertline.demo.docstrings import _locate, docstrings_kept_in, read_modules
 from bertline.foundation.errors import ConfigError
 
 
@@ -55,31 +55,27 @@ def test_kept_docstrings_are_those_that_would_be_read(
     assert counts == without
 
 
-def _edit_source(root: Path, kept: Path) -> None:
-    path = root / "part3" / "work.py"
-    path.write_text(path.read_text().replace("Holds 3 things", "Holds 5 things"))
-
-
-def _tear(root: Path, kept: Path) -> None:
-    for path in kept.iterdir():
-        path.write_bytes(path.read_bytes()[:-9])
-
-
-def _change_what_is_kept(root: Path, kept: Path) -> None:
-    for path in kept.iterdir():
-        path.write_text(path.read_text().replace("Holds 3 things", "Holds 5 things"))
+def _changed(content: bytes) -> bytes:
+    return content.replace(b"Holds 3 things", b"Holds 5 things")
 
 
 @pytest.mark.parametrize(
-    ("happens", "text"),
-    [(_edit_source, "Holds 5 things"), (_tear, "Holds 3 things"), (_change_what_is_kept, "Holds 3 things")],
+    ("of_source", "change", "text"),
+    [
+        (True, _changed, "Holds 5 things"),
+        (False, lambda content: content[:-9], "Holds 3 things"),
+        (False, _changed, "Holds 3 things"),
+    ],
+    ids=["source", "torn", "cache"],
 )
 def test_docstrings_are_read_again_when_their_source_or_what_is_kept_has_changed(
-    pretend_package: PythonDocsConfig, tmp_path: Path, happens: Callable[[Path, Path], None], text: str
+    pretend_package: PythonDocsConfig, tmp_path: Path, of_source: bool, change: Callable[[bytes], bytes], text: str
 ) -> None:
     with docstrings_kept_in(tmp_path / "kept", reader="one"):
         list(read_modules(pretend_package))
-        happens(_locate(pretend_package.packages[0]), tmp_path / "kept")
+        source = _locate(pretend_package.packages[0]) / "part3" / "work.py"
+        for path in [source] if of_source else (tmp_path / "kept").iterdir():
+            path.write_bytes(change(path.read_bytes()))
         found = {module.name: module for module in read_modules(pretend_package)}
 
     assert found["pretend.part3.work"].docstrings[1].text.startswith(text)
@@ -104,19 +100,3 @@ def test_a_package_that_is_not_installed_is_named(
 
     with pytest.raises(ConfigError, match=f"{module}.*{distribution}.*not installed"):
         next(read_modules(config))
-
-
-@pytest.mark.parametrize(
-    ("module", "package", "group"),
-    [
-        ("pandas.core.indexes.base", "pandas", "pandas.core.indexes"),
-        ("pandas.core.indexes", "pandas", "pandas.core.indexes"),
-        ("pandas.core", "pandas", "pandas.core"),
-        ("pandas", "pandas", "pandas"),
-        ("xml.etree.ElementTree", "python", "xml"),
-    ],
-)
-def test_a_group_is_two_levels_of_a_package_and_one_of_the_standard_library(
-    module: str, package: str, group: str
-) -> None:
-    assert group_of(module, package=package) == group

@@ -20,8 +20,7 @@ from bertline.demo.config import (
     DocsSearchSourceConfig,
     PythonDocsConfig,
 )
-from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.docstrings import Docstring, ModuleDocs, PythonDocsCorpusConfig
 from bertline.demo.rows import PRETRAINED_ON, texts_found
 from bertline.demo.tasks import docs_library_rows, docs_match_rows, docs_parameters_sentences, docs_search_splits
 from engines import local
@@ -128,8 +127,8 @@ def test_found_is_whatever_a_plain_search_finds(texts, searched):
 
 @pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])
 def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking, deduplicate, monkeypatch, tmp_path):
-    monkeypatch.setattr("bertline.demo.reader.module_batches", lambda _: ([(Part("a", "a", size=1),)], 0))
-    monkeypatch.setattr("bertline.demo.reader.read_batch", lambda *_: iter(leaking))
+    monkeypatch.setattr("bertline.demo.docstrings.module_batches", lambda _: ([(Part("a", "a", size=1),)], 0))
+    monkeypatch.setattr("bertline.demo.docstrings.read_batch", lambda *_: iter(leaking))
     monkeypatch.setattr("bertline.corpus.build.package_versions", lambda _: {})
     config = PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,

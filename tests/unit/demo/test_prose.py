@@ -81,12 +81,8 @@ SPHINX = """Connect to the database now.
 """
 
 
-def paragraphs(text: str) -> tuple[str, ...]:
-    return prose_paragraphs(inspect.cleandoc(text)).paragraphs
-
-
-def test_numpydoc_keeps_sentences_and_descriptions() -> None:
-    assert paragraphs(NUMPYDOC) == (
+PARAGRAPHS = {
+    NUMPYDOC: (
         "Solve the linear equations.",
         "The matrix is factorised once and kept.",
         "The left side of the equations.",
@@ -94,37 +90,30 @@ def test_numpydoc_keeps_sentences_and_descriptions() -> None:
         "The solution of the system.",
         "The cost grows with the cube of the size.",
         "Solve a tiny system:",
-    )
-
-
-def test_numpydoc_counts_everything_it_drops() -> None:
-    assert prose_paragraphs(inspect.cleandoc(NUMPYDOC)).dropped == {
-        "directive": 1,
-        "doctest": 1,
-        "heading": 6,
-        "parameter_header": 3,
-        "reference": 1,
-        "see_also": 1,
-    }
-
-
-def test_google_sections_lose_names_and_types() -> None:
-    assert paragraphs(GOOGLE) == (
+    ),
+    GOOGLE: (
         "Train the model for some steps.",
         "How many steps to take at most.",
         "Passed on to the optimizer.",
         "The loss after the last step.",
-    )
-
-
-def test_sphinx_fields_and_directives() -> None:
-    assert paragraphs(SPHINX) == (
+    ),
+    SPHINX: (
         "Connect to the database now.",
         "the address, such as a URL or a string",
         "an open connection",
         "Connections are never shared between threads.",
         "It can be awaited since then.",
-    )
+    ),
+}
+
+
+@pytest.mark.parametrize("text", PARAGRAPHS, ids=["numpydoc", "google", "sphinx"])
+def test_sentences_and_descriptions_are_kept_without_names_and_types(text: str) -> None:
+    found = prose_paragraphs(inspect.cleandoc(text))
+    assert found.paragraphs == PARAGRAPHS[text]
+    if text == NUMPYDOC:
+        counts = {"directive": 1, "doctest": 1, "heading": 6, "parameter_header": 3, "reference": 1, "see_also": 1}
+        assert found.dropped == counts
 
 
 @pytest.mark.parametrize(

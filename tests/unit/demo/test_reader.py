@@ -7,9 +7,8 @@ from pathlib import Path
 from bertline.corpus.build import build_corpus
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.demo.config import PythonDocsConfig
-from bertline.demo.docstrings import read_modules
+from bertline.demo.docstrings import PythonDocsCorpusConfig, read_modules
 from bertline.demo.prose import prose_paragraphs
-from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.manifests import read_manifest
 from engines import local
 

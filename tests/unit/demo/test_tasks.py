@@ -55,23 +55,29 @@ def make(kind, modules, num_train_rows=None, seed=0):
     return docs_match_rows(modules, MATCHING, num_train_rows=num_train_rows, seed=seed)
 
 
-def modules_of(rows):
-    return {row.id.partition("#")[0] for row in rows}
+def of_task(kind, modules):
+    """Modules and texts of the rows of each split."""
+    if kind == "search":
+        made = docs_search_splits(modules, SEARCH, num_train_rows=None, seed=0)
+        return [([i.partition("#")[0] for i in rows.ids], rows.queries) for rows in made.splits.values()]
+    if kind == "parameters":
+        splits = sentences(modules).values()
+        return [([row.document for row in rows], [row.words for row in rows]) for rows in splits]
+    source = make(kind, modules)
+    splits = (source.train, source.dev, source.test)
+    return [([row.id.partition("#")[0] for row in rows], [row.content_key() for row in rows]) for rows in splits]
 
 
-@pytest.mark.parametrize("kind", ["library", "match"])
-class TestBothTasks:
-    def test_train_is_pretrained_on_and_dev_and_test_are_held_out_and_share_no_module(self, kind, modules):
-        source = make(kind, modules)
-        held_out = {module.name for module in modules if module.held_out}
-        assert not modules_of(source.train) & held_out
-        assert modules_of(source.dev) | modules_of(source.test) <= held_out
-        assert not modules_of(source.dev) & modules_of(source.test)
-
-    def test_no_example_stands_twice(self, kind, modules):
-        source = make(kind, modules)
-        keys = [row.content_key() for rows in (source.train, source.dev, source.test) for row in rows]
-        assert len(keys) == len(set(keys))
+@pytest.mark.parametrize("kind", ["library", "match", "parameters", "search"])
+def test_train_is_pretrained_on_dev_and_test_are_held_out_and_share_no_module_and_no_text_stands_twice(kind, modules):
+    if kind == "search":
+        modules = [module(number, number > 4) for number in range(10)]
+    (train, *train_texts), (dev, *dev_texts), (test, *test_texts) = of_task(kind, modules)
+    held_out = {module.name for module in modules if module.held_out}
+    assert train and dev and test
+    assert not set(train) & held_out and set(dev) | set(test) <= held_out and not set(dev) & set(test)
+    texts = [text for (of_split,) in (train_texts, dev_texts, test_texts) for text in of_split]
+    assert len(texts) == len(set(texts))
 
 
 def test_no_library_is_named_in_a_passage(modules):
@@ -120,6 +126,9 @@ def test_modules_that_come_or_grow_move_no_other_to_another_side():
 
 
 SIZES = DocsParametersSourceConfig(kind="docs_parameters", min_words=5, max_words=14, num_dev_rows=10, num_test_rows=20)
+SEARCH = DocsSearchSourceConfig(
+    kind="docs_search", min_words=4, max_words=8, num_documents=40, num_dev_rows=4, num_test_rows=8
+)
 
 
 def sentences(modules, *, num_train_rows=None, seed=0, sizes=SIZES, dropped=None):
@@ -170,16 +179,6 @@ def test_a_paragraph_gives_a_row_for_each_sentence_that_names_a_parameter():
     assert dropped == {"names_no_parameter": 1, "too_few_words": 1}
 
 
-def test_train_is_pretrained_on_and_dev_and_test_are_held_out_and_share_no_module(many):
-    splits = sentences(many)
-    modules = {split: {s.document for s in found} for split, found in splits.items()}
-    held_out = {module.name for module in many if module.held_out}
-    assert not modules["train"] & held_out
-    assert modules["dev"] | modules["test"] <= held_out
-    assert not modules["dev"] & modules["test"]
-    assert {split: len(found) for split, found in splits.items()} == {"train": 60, "dev": 10, "test": 20}
-
-
 def test_a_sentence_stands_once_and_on_the_side_that_is_pretrained_on(many):
     doubled = [ModuleDocs(m.package, m.name, m.group, m.held_out, (*many[0].docstrings, *m.docstrings)) for m in many]
     splits = sentences(doubled)
@@ -187,14 +186,6 @@ def test_a_sentence_stands_once_and_on_the_side_that_is_pretrained_on(many):
     assert len(words) == len(set(words))
     repeated = {tuple(words_of(d.text)) for d in many[0].docstrings}
     assert not repeated & {s.words for split in ("dev", "test") for s in splits[split]}
-
-
-def config(**changes):
-    fields = {
-        "kind": "docs_search", "min_words": 4, "max_words": 8, "num_documents": 40, "num_dev_rows": 4,
-        "num_test_rows": 8,
-    }  # fmt: skip
-    return DocsSearchSourceConfig(**{**fields, **changes})
 
 
 def module(number, held_out, *docstrings):
@@ -209,52 +200,34 @@ def module(number, held_out, *docstrings):
     return ModuleDocs("numpy", f"numpy.m{number}", "numpy.m", held_out, tuple(docstrings))
 
 
-def one(*docstrings, **changes):
+def one(*docstrings):
     others = [module(number, number > 4) for number in range(1, 10)]
-    made = docs_search_splits([module(0, False, *docstrings), *others], config(**changes), num_train_rows=None, seed=0)
-    train = made.splits["train"]
-    return {
-        identity: (train.queries[place], made.collection.texts[made.collection.ids.index(identity)])
-        for place, identity in enumerate(train.ids)
-    }, made
+    made = docs_search_splits([module(0, False, *docstrings), *others], SEARCH, num_train_rows=None, seed=0)
+    train, texts = made.splits["train"], dict(zip(made.collection.ids, made.collection.texts, strict=True))
+    return {identity: (query, texts[identity]) for identity, query in zip(train.ids, train.queries, strict=True)}
 
 
 def test_the_query_is_the_first_sentence_and_the_document_the_rest_of_the_prose():
     text = (
         "Return the sum of squares. The squares are summed.\n\nParameters\n----------\nx : int\n    What is squared.\n"
     )
-    found, _ = one(Docstring("sumsq", "function", ("x",), text))
+    found = one(Docstring("sumsq", "function", ("x",), text))
     assert found["numpy.m0#sumsq"] == ("Return the sum of squares.", "The squares are summed. What is squared.")
 
 
 def test_the_functions_name_leaves_the_query_where_the_document_has_it_too():
     telling = Docstring("A.zeta", "function", (), "Compute the Zeta function of numbers. Here zeta is summed slowly.")
     harmless = Docstring("eta", "function", (), "Compute the eta function of others. Here all is summed slowly.")
-    found, _ = one(telling, harmless)
+    found = one(telling, harmless)
     assert found["numpy.m0#A.zeta"][0] == "Compute the function of numbers."
     assert found["numpy.m0#eta"][0] == "Compute the eta function of others."
 
 
-def test_test_functions_are_held_out_and_no_text_stands_on_two_sides():
-    _, made = one(module(0, False).docstrings[0])
-    train, dev, test = (made.splits[split] for split in ("train", "dev", "test"))
-    numbers = {
-        split: {int(each[len("numpy.m") :].split("#")[0]) for each in rows.ids} for split, rows in made.splits.items()
-    }
-    assert max(numbers["train"]) <= 4 < min(numbers["dev"] | numbers["test"])
-    assert not numbers["dev"] & numbers["test"]
-    assert (len(dev), len(test)) == (4, 8)
-    texts = [*train.queries, *dev.queries, *test.queries, *made.collection.texts]
-    assert len(set(texts)) == len(texts)
-    assert len(made.collection) == 40
-    for rows in made.splits.values():
-        assert all(documents == [identity] for identity, documents in zip(rows.ids, rows.document_ids, strict=True))
-        assert set(rows.ids) <= set(made.collection.ids)
-
-
 def test_the_same_modules_give_the_same_task_and_another_seed_another_one():
     modules = [module(number, number > 4) for number in range(10)]
-    first, again, other = (docs_search_splits(modules, config(), num_train_rows=9, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (docs_search_splits(modules, SEARCH, num_train_rows=9, seed=seed) for seed in (0, 0, 1))
     assert first == again
     assert first.splits["test"].ids != other.splits["test"].ids
-    assert len(first.splits["train"]) == 9
+    assert len(first.splits["train"]) == 9 and len(first.collection) == len(set(first.collection.texts)) == 40
+    for rows in first.splits.values():
+        assert rows.document_ids == [[identity] for identity in rows.ids] and set(rows.ids) <= set(first.collection.ids)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import random
+import functools
 
 import numpy as np
 import pytest
 
 from bertline.examples import bounds
-from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, suited_lengths, surface_accuracy
+from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, surface_accuracy
 from bertline.examples.build import target_counts
 from bertline.examples.config import BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
@@ -38,6 +38,7 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @functools.cached_property
     def shards(self) -> list[tuple[np.ndarray, np.ndarray]]:
         lengths = np.array([len(row) for row in self.rows])
         ids = np.concatenate([np.array(row, dtype=np.uint16) for row in self.rows])
@@ -77,9 +78,8 @@ def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(t
         rows.append([0, *[2] * (a - 1), last, 1, *[3] * (b - 1), 4, 1])
         facts.append((a + 2, label))
     store = Sequences(rows)
-    (ids, table), (first, labels) = store.shards()[0], np.array(facts).T
+    (_, table), (first, labels) = store.shards[0], np.array(facts).T
     table[:, 2], table[:, 3] = first, labels
-    store.shards = lambda: [(ids, table)]  # type: ignore[method-assign]
     found = surface_accuracy(store, vocab)  # type: ignore[arg-type]
     assert found is not None
     assert {"mark": found == 1, "sum": found > 0.9, "nothing": abs(found - 0.5) < 0.06}[told_by]
@@ -92,7 +92,7 @@ def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(monke
     monkeypatch.setattr(bounds, "_MOST_DIGESTS", most)
     rows = [[7, number // 256, number % 256] for number in range(3000)]
     repeated = [*rows, *rows[:1000], [7, 1], [7, 1, 0]]  # the beginning of another one is not equal to it
-    share = duplicate_share(digests_of(*shard) for shard in Sequences(repeated).shards())
+    share = duplicate_share(digests_of(*shard) for shard in Sequences(repeated).shards)
     assert share == pytest.approx(1001 / 4002, abs=1e-9 if most > 4002 else 0.1)
 
 
@@ -109,24 +109,6 @@ def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(build, c
     with pytest.raises(DataError, match="tokens fill"):
         build(dataclasses.replace(config, bounds=BoundsConfig(min_fill=1.0)), "strict")
     assert not (tmp_path / "strict").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "sentences", "longest", "expected"),
-    [
-        (20, 400, 512, (128, 512)),  # novels
-        (20, 8, 512, (128, 256)),  # news in brief
-        (6, 1, 512, (32, 32)),  # chat: one length
-        (60, 300, 512, (256, 512)),  # statutes
-        (60, 300, 128, (128, 128)),  # a model with few positions
-    ],
-)
-def test_a_short_sequence_holds_two_sentences_and_a_long_one_most_documents(words, sentences, longest, expected):
-    generator = random.Random(0)
-    documents = [
-        [("word " * generator.randint(words // 2, words)).strip() for _ in range(sentences)] for _ in range(30)
-    ]
-    assert suited_lengths(documents, longest=longest) == expected
 
 
 def test_counts_are_those_of_the_examples_one_by_one(build, config: ExamplesConfig) -> None:

@@ -48,6 +48,7 @@ def test_both_splits_are_made_for_every_length(build, config) -> None:
         {"random_next_prob": 0.0, "swapped_prob": 0.5},
         {"unit": "word"},
         {"unit": "span"},
+        {"shuffle_sentences": 1},
         {"languages": True},
     ],
     ids=str,
@@ -67,6 +68,7 @@ def test_the_bytes_are_the_same_with_one_worker_and_with_several(
     one, four = (build(config, str(workers), corpus=corpus_folder, workers=workers) for workers in (1, 4))
     assert sha256_of_path(one.folder) == sha256_of_path(four.folder)
     assert ("word_starts" in one.manifest) == (unit is not None)
+    assert one.manifest.get("shuffle_sentences") == changes.get("shuffle_sentences")
 
 
 def test_static_masking_makes_train_pairs_dupe_factor_times_and_validation_once(build, config) -> None:

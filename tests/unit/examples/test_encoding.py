@@ -49,8 +49,3 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(encoded
     corpus, [counts] = encoded(write_corpus(tmp_path / "empty", texts, []))
     assert (counts["sentences/no_tokens"], counts["documents/no_tokens"]) == (2, 1)
     assert [corpus.sentence_bounds(document) for document in range(corpus.num_documents)] == [[0, 2, 3], [3, 4]]
-
-
-def test_a_separator_written_in_the_text_does_not_become_a_separator(encoded, tokenizer_folder, tmp_path) -> None:
-    corpus, _ = encoded(write_corpus(tmp_path / "separator", [["bal [SEP] bar"]], []))
-    assert Tokenizer.load(tokenizer_folder).sep_id not in corpus.shard(0).tokens

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
@@ -32,12 +32,6 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tokenization.tokenizer import Layout
 from corpora import write_corpus
 from encoded_corpora import corpus_of, encoded_corpus
-
-
-def test_blocks_are_the_shards_in_order_all_of_one_copy_before_the_next() -> None:
-    corpus = encoded_corpus([[[1] * 3]] * 2, [[[1] * 9]] * 3, [[[1] * 4]])
-    blocks = [(block.copy, list(block.documents)) for block in blocks_of_documents(corpus, num_copies=2)]
-    assert blocks == [(copy, documents) for copy in (0, 1) for documents in ([0, 1], [2, 3, 4], [5])]
 
 
 def test_pairs_do_not_depend_on_the_shards_but_on_the_copy(tmp_path: Path, config: ExamplesConfig) -> None:
@@ -115,16 +109,6 @@ def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig) 
         assert abs(number - len(pairs) * probability) < 4 * deviation
 
 
-def test_short_sequences_have_every_length_from_two_tokens_on(config: ExamplesConfig) -> None:
-    always_short = replace(config, random_next_prob=0.0, short_sequence_prob=1.0)
-    lengths = set()
-    for seed in range(30):
-        pairs = pairs_of(corpus_of([1] * 200, [5]), 0, always_short, length=16, seed=seed)
-        assert all(pair.is_short for pair in pairs)
-        lengths.update(pair.a.length + pair.b.length for pair in pairs)
-    assert lengths == set(range(2, 14))
-
-
 def reference_truncation(tokens_a: int, tokens_b: int, limit: int) -> tuple[int, int]:
     """Token by token from the longer one, B if they are equal: create_pretraining_data.py's rule for lengths."""
     while tokens_a + tokens_b > limit:
@@ -158,20 +142,6 @@ def test_every_sentence_stays_once_and_runs_stay_together(num_sentences: int, to
         assert run == list(range(run[0], run[0] + len(run)))
 
 
-def test_segments_of_a_pair_come_from_anywhere_in_the_document(build, config, tmp_path) -> None:
-    words = [f"{first}{vowel}{last}" for first in "bd" for vowel in "aeiou" for last in "lrst"]
-    texts = [[f"{word} {word} {word} {word}" for word in words]]  # a sentence of 4 times the same word
-    corpus = write_corpus(tmp_path / "runs", texts, texts)
-    config = replace(config, lengths=(16,), random_next_prob=0.0, short_sequence_prob=0.0)
-    distances = {}
-    for together in (None, 1):
-        built = build(replace(config, shuffle_sentences=together), str(together), corpus=corpus)
-        assert built.manifest.get("shuffle_sentences") == together
-        ids = [example.input_ids for example in built.examples(16)]
-        distances[together] = sorted(abs(int(one[1]) - int(one[-2])) for one in ids)
-    assert distances[None][-1] <= 3 < distances[1][len(distances[1]) // 2]
-
-
 class TestFullSentences:
     @pytest.fixture
     def config(self, config: ExamplesConfig) -> ExamplesConfig:
@@ -192,73 +162,22 @@ class TestFullSentences:
             for span in spans:  # cut only inside a sentence that is longer than a sequence
                 assert span.stop in bounds or span.length == 30
 
-    def test_the_artifact_has_one_segment_and_one_separator_per_sequence(self, build, config) -> None:
-        built = build(config)
-        assert "length_32/random_next_share" not in built.headline
-        store = built.store(32)
-        assert store.num_segments == 1
-        assert store.num_tokens - 2 * len(store) == store.manifest["corpus"]["train"]["tokens"]
-        for example in built.examples(32):
-            assert example.input_ids[0] == 2 and example.input_ids[-1] == 3
-            assert (example.input_ids == 3).sum() == 1
-            assert not example.token_type_ids.any() and example.next_sentence_label == 0
-        readable = (built.folder / "readable-0032.txt").read_text()
-        assert "  A: [CLS]" in readable and "  B: " not in readable
-
     def test_a_full_sequence_has_room_for_all_its_targets(self, build, config) -> None:
         """It has one special token fewer than a pair: at this rate one target more."""
-        store = build(replace(config, masking=replace(config.masking, mask_prob=0.99), lengths=(16,))).store(16)
+        built = build(replace(config, masking=replace(config.masking, mask_prob=0.99), lengths=(16,)))
+        store, readable = built.store(16), (built.folder / "readable-0016.txt").read_text()
+        assert "  A: [CLS]" in readable and "  B: " not in readable
+        assert "length_16/random_next_share" not in built.headline
+        assert store.num_tokens - 2 * len(store) == store.manifest["corpus"]["train"]["tokens"]
         batch = masked_batch(store, range(len(store)), epoch=0, seed=0, policy=masking_policy(store.manifest))
         num_targets = (batch["masked_labels"] != IGNORED_LABEL).sum(axis=1)
         assert batch["masked_labels"].shape[1] == num_targets.max() == max_targets(16, 0.99) + 1
-
-
-def pairs_of_a_plain_loop(lengths: list[int], room: int, rng: random.Random, config: ExamplesConfig) -> list[tuple]:
-    """Tokens of A and B before truncation, and the label, of a document whose tokens are numbered."""
-    starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
-    sentences = [list(range(*bounds)) for bounds in pairwise(starts)]
-    pairs = []
-    while len(sentences) >= 2:
-        target = 2 + int(rng.random() * (room - 1)) if rng.random() < config.short_sequence_prob else room
-        chunk = [sentences.pop(0)]
-        while sentences and (len(chunk) < 2 or sum(map(len, chunk)) < target):
-            chunk.append(sentences.pop(0))
-        rng.random()  # whether the next segment is a random one: never
-        cut = 1 + int(rng.random() * (len(chunk) - 1))
-        first, second = list(chain(*chunk[:cut])), list(chain(*chunk[cut:]))
-        label = int(rng.random() < config.swapped_prob)
-        pairs.append((second, first, label) if label else (first, second, label))
-        if len(first) + len(second) > room:
-            break  # what is cut off takes random numbers of its own
-    return pairs
 
 
 class TestSentenceOrder:
     @pytest.fixture
     def config(self, config: ExamplesConfig) -> ExamplesConfig:
         return replace(config, random_next_prob=0.0, swapped_prob=0.5)
-
-    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-    @given(
-        lengths=st.lists(st.integers(1, 12), min_size=1, max_size=15),
-        room=st.integers(6, 40),
-        share=st.floats(0.01, 1),
-        seed=st.integers(0, 2**32),
-    )
-    def test_pairs_are_those_of_a_plain_loop(self, config, lengths, room, share, seed) -> None:
-        config = replace(config, swapped_prob=share)
-        pairs = list(document_pairs(corpus_of(lengths), 0, random.Random(seed), room=room, config=config))
-        expected = pairs_of_a_plain_loop(lengths, room, random.Random(seed), config)
-        for pair, (a, b, label) in zip(pairs, expected, strict=False):
-            found = (list(range(*pair.a)), list(range(*pair.b)))
-            assert pair.next_sentence_label == label == int(found[0][0] > found[1][0])
-            if pair.num_truncated:
-                assert set(found[0]) < set(a) or set(found[1]) < set(b)
-                assert len(found[0]) + len(found[1]) == room
-            else:
-                assert found == (a, b)
-        assert len(pairs) >= len(expected)
-        assert bool(pairs) == (len(lengths) > 1)
 
     def test_the_artifact_has_the_labels_and_counts_documents_of_one_sentence(self, build, config) -> None:
         built = build(config)

@@ -39,7 +39,6 @@ def test_examples_come_back_whatever_the_size_of_shards(tmp_path: Path, shard_se
         assert example.input_ids.tolist() == [10 + index] * length
         assert example.token_type_ids.tolist() == [0] * 3 + [1] * (length - 3)
         assert example.next_sentence_label == index % 2
-    assert sum(len(ids) for ids in store.id_shards()) == sum(LENGTHS)
 
 
 def test_a_dataset_has_the_examples_without_a_copy_of_the_ids(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_a_dataset_has_the_examples_without_a_copy_of_the_ids(tmp_path: Path) ->
         assert row["token_type_ids"] == example.token_type_ids.tolist()
         assert row["next_sentence_label"] == example.next_sentence_label
     buffers = rows.data.column("input_ids").chunk(0).values.buffers()
-    assert buffers[1].address == store.shards()[0][0].ctypes.data
+    assert buffers[1].address == store.shards[0][0].ctypes.data
 
 
 def test_padded_rows_are_the_examples_one_by_one_in_the_order_asked_for(tmp_path: Path) -> None:
@@ -82,5 +81,5 @@ def test_a_store_of_many_shards_keeps_no_files_open(tmp_path: Path) -> None:
 
     before = num_open()
     store = write_store(tmp_path, 1)
-    assert len(store.shards()) == 10 and num_open() == before
+    assert len(store.shards) == 10 and num_open() == before
     assert store.padded(range(10)).lengths.tolist() == LENGTHS

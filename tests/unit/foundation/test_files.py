@@ -24,18 +24,22 @@ from bertline.foundation.files import (
 )
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.json"
-    write_atomically(path, "old")
+@pytest.mark.parametrize(
+    ("write", "content", "patched"), [(write_atomically, "3\n", (os, "fsync")), (append_lines, ["3"], (Path, "open"))]
+)
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch, write, content, patched) -> None:
+    path = tmp_path / "new" / "a.jsonl"
+    append_lines(path, ["1"])
+    append_lines(path, ["2"])
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(MachineError, match="a.json cannot be written: No space left"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+    with monkeypatch.context() as patch, pytest.raises(MachineError, match=r"a.jsonl cannot be written: No space left"):
+        patch.setattr(*patched, full)
+        write(path, content)
+    assert path.read_text() == "1\n2\n"
+    assert [file.name for file in path.parent.iterdir()] == ["a.jsonl"]
 
 
 def test_an_error_keeps_the_folder_that_was_there(tmp_path: Path) -> None:
@@ -174,22 +178,6 @@ def test_what_a_writer_at_work_has_written_is_left_alone(tmp_path: Path, monkeyp
             (second / "part").write_text("2")
             tidy_partial(Path("artifacts/c"))
     assert everything(tmp_path) == {"artifacts", "artifacts/a", "artifacts/a/part", "artifacts/b", "artifacts/b/part"}
-
-
-def test_lines_are_added_at_the_end_and_a_full_disk_is_a_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "new" / "rows.jsonl"
-    append_lines(path, ["1", "2"])
-    append_lines(path, ["3"])
-    assert path.read_text() == "1\n2\n3\n"
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(MachineError, match=r"rows.jsonl cannot be written: No space left"):
-        append_lines(path, ["4"])
 
 
 def test_a_lock_is_held_by_one_or_shared_by_many(tmp_path: Path) -> None:

@@ -60,31 +60,34 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     plugins._entries.cache_clear()
 
 
-def test_a_kind_of_another_package_is_one_of_the_kinds(install, tmp_path: Path) -> None:
-    install("grades = school_grades:Grades")
-    code = (
-        "from typing import get_args\nfrom bertline.kinds.registry import KINDS, TaskConfig\n"
-        "print(KINDS['grades'].__name__, get_args(TaskConfig)[-1].__name__)"
-    )
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
-    )
-    assert done.stdout.split() == ["Grades", "GradesTaskConfig"]
+OF_KINDS = """
+from typing import get_args
+from bertline.kinds.registry import KINDS, TaskConfig
+print(KINDS["grades"].__name__, get_args(TaskConfig)[-1].__name__)
+"""
+OF_READERS = """
+from typing import get_args
+from bertline.corpus.registry import CorpusConfig, SourceConfig
+print(*(get_args(union)[at].__name__ for union, at in ((CorpusConfig, -2), (SourceConfig, -1))))
+"""
 
 
-def test_a_reader_of_another_package_is_a_corpus_and_a_source(install, tmp_path: Path) -> None:
-    install("notes = school_grades:NotesReader", group="bertline.readers")
-    (tmp_path / "school_grades.py").write_text(NOTES)
-    code = (
-        "from typing import get_args\nfrom bertline.corpus.registry import CorpusConfig, SourceConfig\n"
-        "print(*(get_args(union)[at].__name__ for union, at in ((CorpusConfig, -2), (SourceConfig, -1))))"
-    )
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
-    )
-    assert done.stdout.split() == ["NotesCorpusConfig", "NotesSource"]
+@pytest.mark.parametrize(
+    ("module", "entry", "group", "code", "names"),
+    [
+        (GRADES, "grades = school_grades:Grades", "kinds", OF_KINDS, "Grades GradesTaskConfig"),
+        (NOTES, "notes = school_grades:NotesReader", "readers", OF_READERS, "NotesCorpusConfig NotesSource"),
+    ],
+    ids=["kind", "reader"],
+)
+def test_a_kind_or_reader_of_another_package_is_one_of_bertline_s(
+    install, tmp_path: Path, module: str, entry: str, group: str, code: str, names: str
+) -> None:
+    install(entry, f"bertline.{group}")
+    (tmp_path / "school_grades.py").write_text(module)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == names
 
 
 def test_its_version_is_one_of_the_stages_that_use_it_alone(install) -> None:

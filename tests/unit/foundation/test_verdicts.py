@@ -37,15 +37,20 @@ def pairs(random):
     return np.repeat(0.3 + 0.7 * random.random(NUM_CLUSTERS), 2), np.repeat(np.arange(NUM_CLUSTERS), 2).astype(str)
 
 
+def share_of_verdicts(num_trials, drawn):
+    """How often systems, drawn again for each trial, are called different."""
+    return np.mean([compared(*drawn()).verdict != "not shown" for _ in range(num_trials)])
+
+
 @pytest.mark.parametrize("seed_std", [0.0, 0.03, 0.08])
 def test_equal_systems_are_called_different_in_about_five_of_a_hundred_cases(seed_std):
     random = np.random.default_rng(0)
-    num_trials, false = 150, 0
-    for _ in range(num_trials):
+
+    def drawn():
         difficulty, sources = pairs(random)
-        first, second = (system(runs(random, difficulty, seed_std=seed_std), list(sources)) for _ in range(2))
-        false += compared(first, second).verdict != "not shown"
-    assert false / num_trials <= 0.08
+        return [system(runs(random, difficulty, seed_std=seed_std), list(sources)) for _ in range(2)]
+
+    assert share_of_verdicts(150, drawn) <= 0.08
 
 
 def normal_system(seeds, rows):
@@ -58,12 +63,13 @@ def normal_system(seeds, rows):
 def test_few_seeds_whose_spread_is_small_by_chance_do_not_make_equal_systems_different(num_seeds, seed_std, num_random):
     # `seed_std` is in standard errors of the rows; the rows have 99 degrees of freedom, the seeds one to four.
     random = np.random.default_rng([num_seeds, int(10 * seed_std), num_random])
-    num_trials, false = 1200, 0
-    for _ in range(num_trials):
+
+    def drawn():
         first = normal_system(seed_std * random.normal(size=num_seeds), 10 * random.normal(size=100))
         others = seed_std * random.normal(size=num_seeds) if num_random == 2 else np.zeros(1)
-        false += compared(first, normal_system(others, np.zeros(100))).verdict != "not shown"
-    assert false / num_trials <= 0.06
+        return first, normal_system(others, np.zeros(100))
+
+    assert share_of_verdicts(1200, drawn) <= 0.06
 
 
 @pytest.mark.parametrize(
@@ -71,11 +77,11 @@ def test_few_seeds_whose_spread_is_small_by_chance_do_not_make_equal_systems_dif
 )
 def test_sources_of_very_unequal_size_do_not_make_equal_systems_different(sizes):
     random, sources = np.random.default_rng(11), np.repeat(np.arange(30), sizes)
-    num_trials, false = 600, 0
-    for _ in range(num_trials):
-        rows = random.normal(size=30)[sources][:, None]
-        false += compared(system([rows], list(map(str, sources)), repeatable=True)).verdict != "not shown"
-    assert false / num_trials <= 0.06
+
+    def drawn():
+        return [system([random.normal(size=30)[sources][:, None]], list(map(str, sources)), repeatable=True)]
+
+    assert share_of_verdicts(600, drawn) <= 0.06
 
 
 def test_rows_of_one_source_are_not_counted_as_independent():
@@ -139,33 +145,25 @@ def test_where_rows_say_nothing_it_is_the_t_test_over_seeds():
     assert found.degrees_of_freedom == pytest.approx(5)
 
 
-@pytest.mark.parametrize("num_seeds", [(1, 5), (5, 1), (1, 1)])
-def test_one_seed_gives_no_verdict(num_seeds):
-    random = np.random.default_rng(6)
-    first, second = (
-        system(runs(random, np.full(200, share), num_seeds=num))
-        for share, num in zip((0.9, 0.1), num_seeds, strict=True)
-    )
-    found = compared(first, second)
-    assert found.verdict is None
-    assert set(found.to_json()) == {"difference"}
+def ones(num_rows, **changes):
+    return system([np.ones((num_rows, 1))], **{"repeatable": True, **changes})
 
 
-def test_rows_of_a_single_source_give_no_verdict():
-    found = compared(system([np.array([[1.0], [1.0]])], ["a", "a"], repeatable=True))
-    assert found == Difference(difference=1.0)
-
-
-@pytest.mark.parametrize(("num_sources", "verdict"), [(FEWEST_BLOCKS - 1, None), (FEWEST_BLOCKS, "better")])
-def test_fewer_sources_than_could_differ_in_sign_by_chance_give_no_verdict(num_sources, verdict):
-    right, wrong = np.ones((num_sources, 1)), np.zeros((num_sources, 1))
-    found = compared(system([right], repeatable=True), system([wrong], repeatable=True))
-    assert (found.difference, found.verdict) == (1.0, verdict)
-
-
-def test_a_score_that_is_no_number_gives_no_verdict():
-    found = compared(system([np.array([[np.nan], [1.0]])], repeatable=True))
-    assert found.verdict is None
+@pytest.mark.parametrize(
+    "first",
+    [
+        ones(200, repeatable=False),  # one seed
+        ones(2, sources=["a", "a"]),
+        ones(FEWEST_BLOCKS - 1),  # fewer sources than could differ in sign by chance
+        system([np.array([[np.nan], *[[1.0]] * 9])], repeatable=True),
+    ],
+    ids=["one seed", "one source", "few sources", "no number"],
+)
+def test_where_the_noise_is_unknown_there_is_no_verdict(first):
+    assert compared(first).verdict is None and set(compared(first).to_json()) == {"difference"}
+    five = Measured(scores=first.scores.repeat(5), blocks=first.blocks.repeat(5, axis=0), repeatable=False)
+    assert compared(five, first).verdict is compared(first, five).verdict is None
+    assert compared(ones(FEWEST_BLOCKS)).verdict == "better"
 
 
 def test_seeds_that_belong_together_are_compared_one_by_one():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -32,26 +31,6 @@ def test_special_ids_are_those_of_the_vocabulary_wherever_they_stand() -> None:
     ids = (tokenizer.pad_id, tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id, tokenizer.unk_id)
     assert ids == (0, 2, 3, 4, 5) and tokenizer.special_ids == set(ids)
     assert tokenizer.encode("b") == [5]
-
-
-HANGUL = unicodedata.normalize("NFD", "한")
-WORDS = ("cafe", "istanbul", "et", "##e", "東", "京", "b", "[", "]", "sep", "한")
-UNCASED = tokenizer_of(*WORDS, HANGUL[0], *(f"##{part}" for part in HANGUL[1:]))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # Accents and case that change the length do not move what follows.
-        ("Café  İstanbul été", [("cafe", "Café"), ("istanbul", "İstanbul"), ("et", "ét"), ("##e", "é")]),
-        # A special token written in the text is cut like any word.
-        ("[SEP]", [("[", "["), ("sep", "SEP"), ("]", "]")]),
-    ],
-)
-def test_tokens_know_their_stretch_of_the_text(text: str, expected: list[tuple[str, str]]) -> None:
-    [(ids, places)] = UNCASED.encode_with_places([text])
-    found = [(UNCASED.vocab[token], text[start:stop]) for token, (start, stop) in zip(ids, places, strict=True)]
-    assert found == expected
 
 
 LETTERS = "abcdeit東京éÉ.,-[]"

@@ -8,7 +8,7 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -92,12 +92,7 @@ def wanted_forms(divided: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def count_forms(texts: Iterable[str], wanted: frozenset[str]) -> Counter[str]:
-    r"""Count words that are not divided.
-
-    Example:
-        >>> count_forms(["Consid-\nered, considered."], frozenset({"considered", "consid"}))
-        Counter({'considered': 1})
-    """
+    """Count words that are not divided."""
     whole = "\n".join(_replaced(text, lambda _: " ") for text in texts)
     words: Counter[str] = Counter()
     for stretch, count in Counter(whole.casefold().split()).items():  # most recur, and no word goes on over white space
@@ -281,19 +276,6 @@ def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
         before = text
 
 
-def without_lines(paragraph: str, repeated: Set[int]) -> tuple[str, list[str]]:
-    """Remove repeated lines.
-
-    Returns:
-        The paragraph without them, and the lines.
-    """
-    repeated_lines = {number: line for number, line in judged_lines(paragraph) if line_key(line) in repeated}
-    if not repeated_lines:
-        return paragraph, []
-    other_lines = (line for number, line in enumerate(paragraph.split("\n")) if number not in repeated_lines)
-    return "\n".join(other_lines), list(repeated_lines.values())
-
-
 _MOST_DIVIDED = 1_000_000
 """Distinct divided words that the corpus is asked about, in about 300 MB; later ones count as unseen."""
 _LINES, _REPEATED, _DIVIDED, _FORMS, _PLAN = "lines.npy", "repeated.npy", "divided.json", "forms.json", "plan.json"
@@ -418,8 +400,9 @@ def clean_document(
 
 def _cleaned(text: str, config: CleaningConfig, plan: Plan, changes: list[Dropped]) -> str:
     if plan.repeated:
-        text, lines = without_lines(text, plan.repeated)
-        changes += (Dropped("lines/repeated", text=line) for line in lines)
+        repeated = {number: line for number, line in judged_lines(text) if line_key(line) in plan.repeated}
+        changes += (Dropped("lines/repeated", text=line) for line in repeated.values())
+        text = "\n".join(line for number, line in enumerate(text.split("\n")) if number not in repeated)
     if config.fix_mojibake:
         text = _without_mojibake(text, changes)
     if config.join_hyphens:

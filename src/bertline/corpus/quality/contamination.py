@@ -44,7 +44,7 @@ def passages(path: Path) -> Iterator[str]:
     Raises:
         DataError: The file is missing, is not text, or damaged.
     """
-    name = without_compression(path.name)
+    name, part = without_compression(path.name), Part(str(path), path.name, size=0)
     try:
         if name.endswith(".parquet"):
             import pyarrow.parquet as pq
@@ -52,7 +52,7 @@ def passages(path: Path) -> Iterator[str]:
             for batch in pq.ParquetFile(path).iter_batches():
                 yield from _strings(batch.to_pylist())
             return
-        with opened(_whole(path)) as content, io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines:
+        with opened(part) as content, io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines:
             if name.endswith((".csv", ".tsv")):
                 csv.field_size_limit(_LONGEST_CELL)
                 # Published TSV files have unbalanced quotes, which are characters there.
@@ -65,29 +65,25 @@ def passages(path: Path) -> Iterator[str]:
             elif name.endswith(".json"):
                 yield from _strings(json.load(lines))
             else:
-                yield from _lines_of_text(path, lines)
+                yield from _lines_of_text(part, lines)
     except UnicodeDecodeError as error:
         raise DataError(f"corpus.decontaminate: {path} is not UTF-8 ({error}). {_TYPES}") from error
     except (*TORN, OSError, ValueError, csv.Error) as error:
         raise DataError(f"corpus.decontaminate: {path} cannot be read: {error}") from error
 
 
-def _lines_of_text(path: Path, lines: Iterable[str]) -> Iterator[str]:
+def _lines_of_text(part: Part, lines: Iterable[str]) -> Iterator[str]:
     """Yield lines. Of archives and markup they would be names and tags instead of passages."""
-    if (kind := archive_kind(_whole(path))) is not None:
-        raise DataError(f"corpus.decontaminate: {path} is a {kind} archive, or built like one. {_TYPES}")
+    if (kind := archive_kind(part)) is not None:
+        raise DataError(f"corpus.decontaminate: {part.path} is a {kind} archive, or built like one. {_TYPES}")
     lines = iter(lines)
     start = list(islice(lines, _LINES_LOOKED_AT))
     if MARKUP.match("".join(start)):
-        raise DataError(f"corpus.decontaminate: {path} is markup, whose tags would be taken for words. {_TYPES}")
+        raise DataError(f"corpus.decontaminate: {part.path} is markup, whose tags would be taken for words. {_TYPES}")
     for number, line in enumerate(chain(start, lines), start=1):
         if "\0" in line:
-            raise DataError(f"corpus.decontaminate: {path}:{number} has a NUL byte, and text has none. {_TYPES}")
+            raise DataError(f"corpus.decontaminate: {part.path}:{number} has a NUL byte, and text has none. {_TYPES}")
         yield line
-
-
-def _whole(path: Path) -> Part:
-    return Part(str(path), path.name, size=0)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -125,17 +121,14 @@ def write_needles(paths: Sequence[str], out: Path) -> Counts:
 
 
 class Needles:
-    """What is looked for: hashes of n-grams by their number of words."""
+    """What is looked for: hashes of n-grams by their number of words, as `write_needles` wrote them."""
 
-    def __init__(self, by_length: dict[int, Hashes]) -> None:
-        self._by_length = by_length
+    def __init__(self, folder: Path) -> None:
+        with np.load(folder / _FILE, allow_pickle=False) as content:
+            self._by_length: dict[int, Hashes] = {int(length): content[length] for length in content.files}
 
     def found_in(self, paragraphs: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indices of the paragraphs that contain one, in order.
-
-        Args:
-            paragraphs: Sentences of each paragraph; a passage may cross sentences, not paragraphs.
-        """
+        """Return the indices of the paragraphs that contain one, in order; a passage may cross sentences of one."""
         parts = hashes_of_documents(paragraphs)
         words = np.concatenate([*parts, np.empty(0, np.uint64)])
         ends = np.cumsum([len(part) for part in parts])
@@ -147,9 +140,3 @@ class Needles:
             first, last = (np.searchsorted(ends, at, side="right") for at in (starts, starts + length - 1))
             hits.append(first[first == last])
         return sorted({int(index) for found in hits for index in found})
-
-
-def read_needles(folder: Path) -> Needles:
-    """Read what `write_needles` wrote."""
-    with np.load(folder / _FILE, allow_pickle=False) as content:
-        return Needles({int(length): content[length] for length in content.files})

@@ -35,12 +35,7 @@ def is_no_drop(reason: str) -> bool:
 
 
 def excerpt(text: str, start: int, end: int) -> str:
-    """Return a place of some text with what is around it, on one line.
-
-    Example:
-        >>> excerpt("It was consid-\\nered late.", 7, 19)
-        'It was consid- ered late.'
-    """
+    """Return a place of some text with what is around it, on one line."""
     return " ".join(text[max(0, start - _AROUND) : end + _AROUND].split())
 
 
@@ -112,16 +107,11 @@ def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
 
 def manifest_of_drops(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Return the counts as the manifest has them: `dropped`, and if there are any, `encodings` and `changed`."""
-    parts = {
-        "dropped": {reason: count for reason, count in counts.items() if not is_no_drop(reason)},
-        "encodings": {
-            reason.removeprefix(_CONVERTED): count
-            for reason, count in counts.items()
-            if reason.startswith((_CONVERTED, _KEPT))
-        },
-        "changed": {reason: count for reason, count in counts.items() if reason.startswith((CHANGED, MARKED))},
-    }
-    return {name: part for name, part in parts.items() if part or name == "dropped"}
+    parts: dict[str, dict[str, int]] = {"dropped": {}}
+    for reason, count in counts.items():
+        part = "changed" if reason.startswith((CHANGED, MARKED)) else "encodings" if is_no_drop(reason) else "dropped"
+        parts.setdefault(part, {})[reason.removeprefix(_CONVERTED)] = count
+    return parts
 
 
 def lines_of_drops(drops: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -102,56 +101,40 @@ MAX_COMPARED = 32
 _BANDS, _NGRAMS, _ENDS, _PAIRS, _SIMILAR = "bands.npy", "ngrams.bin", "ends.npy", "pairs.npy", "similar.npy"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Signature:
-    """What two documents are compared by."""
-
-    ngrams: Hashes
-    """Hashes of the distinct n-grams, sorted; shape (n-grams,)."""
-    bands: tuple[int, ...]
-    """One key for each band; documents that share one are candidates. Empty without n-grams."""
-
-
-def signatures(documents: Iterable[Sequence[str]], ngram: int) -> list[Signature]:
-    """Return the signature of each document.
-
-    Args:
-        documents: Sentences of each document.
-        ngram: Words of an n-gram. Shorter documents have none and are near duplicates of nothing.
-    """
-    of_each = [np.sort(ngram_hashes(words, ngram)) for words in hashes_of_documents(documents)]
-    of_each = [hashes[np.append(True, hashes[1:] != hashes[:-1])] if len(hashes) else hashes for hashes in of_each]
-    filled = [ngrams for ngrams in of_each if len(ngrams)]
-    if not filled:
-        return [Signature(ngrams, ()) for ngrams in of_each]
-    ends = np.cumsum([0, *map(len, filled)], dtype=np.uint64)
-    matrix = RMinHash.digest_matrix_from_flat_token_hashes(np.concatenate(filled), ends, NUM_BANDS * ROWS, _SEED)
-    rows = np.asarray(matrix.to_rows(), np.uint64).reshape(len(filled), NUM_BANDS, ROWS)
+def _bands_of(ngrams: Sequence[Hashes]) -> list[list[int]]:
+    """Return a key for each band of each document; documents that share one are candidates."""
+    ends = np.cumsum([0, *map(len, ngrams)], dtype=np.uint64)
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(np.concatenate(ngrams), ends, NUM_BANDS * ROWS, _SEED)
+    rows = np.asarray(matrix.to_rows(), np.uint64).reshape(len(ngrams), NUM_BANDS, ROWS)
     band = np.broadcast_to(np.arange(NUM_BANDS, dtype=np.uint64), rows.shape[:2])
-    keys = iter(combined([band, *np.moveaxis(rows, 2, 0)]).tolist())
-    return [Signature(ngrams, tuple(next(keys)) if len(ngrams) else ()) for ngrams in of_each]
+    keys: list[list[int]] = combined([band, *np.moveaxis(rows, 2, 0)]).tolist()
+    return keys
 
 
 def write_signatures(
     folder: Path, batches: Iterable[Sequence[tuple[int, Sequence[str]]]], *, ngram: int, shard: int
 ) -> None:
-    """Write the signatures of a shard's documents, each with its number in the shard.
+    """Write what a shard's documents are compared by, each with its number in the shard.
 
-    `bands.npy` is [2, bands] keys and documents, sorted by key; `ngrams.bin` has the n-grams one document after the
-    other, and `ends.npy` is [2, documents] numbers of documents and where their n-grams end.
+    `bands.npy` is [2, bands] keys and documents, sorted by key; `ngrams.bin` has the hashes of the distinct n-grams,
+    sorted, one document after the other, and `ends.npy` is [2, documents] numbers of documents and where theirs end.
+    Documents of fewer words than an n-gram has are near duplicates of nothing.
     """
-    bands, places, numbers, ends = array("Q"), array("Q"), array("Q"), array("Q")
-    with (folder / _NGRAMS).open("wb") as ngrams:
+    bands, places, numbers, ends = array("Q"), array("Q"), array("Q"), array("Q", [0])
+    with (folder / _NGRAMS).open("wb") as file:
         for batch in batches:
-            for (number, _), signature in zip(batch, signatures([text for _, text in batch], ngram), strict=True):
-                bands.extend(signature.bands)
-                places.extend([places_of(shard)[0] + number] * len(signature.bands))
-                signature.ngrams.tofile(ngrams)
+            words = hashes_of_documents(text for _, text in batch)
+            ngrams = [np.unique(ngram_hashes(each, ngram)) for each in words]
+            long = {number: each for (number, _), each in zip(batch, ngrams, strict=True) if len(each)}
+            for number, keys in zip(long, _bands_of([*long.values()]) if long else (), strict=True):
+                bands.extend(keys)
+                places.extend([places_of(shard)[0] + number] * len(keys))
+                long[number].tofile(file)
                 numbers.append(number)
-                ends.append(len(signature.ngrams) + (ends[-1] if ends else 0))
+                ends.append(ends[-1] + len(long[number]))
     rows = np.array([bands, places], dtype=np.uint64)
     np.save(folder / _BANDS, rows[:, np.argsort(rows[0], kind="stable")])
-    np.save(folder / _ENDS, np.array([numbers, ends], dtype=np.uint64))
+    np.save(folder / _ENDS, np.array([numbers, ends[1:]], dtype=np.uint64))
 
 
 def find_near_duplicates(steps: Steps, signed: Made, threshold: float) -> Path:
@@ -252,9 +235,8 @@ def _first_ones(files: tuple[Path, ...], out: Path) -> Counts:
     names = np.unique(rows[:2])
     left_out = np.zeros(len(names), dtype=bool)
     losers = []
-    order = np.lexsort(
-        (earlier, -rows[2].view(np.float64), later)
-    )  # the most similar one first, of equal ones the first
+    # The most similar one first, of equal ones the first.
+    order = np.lexsort((earlier, -rows[2].view(np.float64), later))
     places = np.searchsorted(names, rows[:2])
     for pair in order.tolist():
         if not left_out[places[0, pair]] and not left_out[places[1, pair]]:

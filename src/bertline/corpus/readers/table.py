@@ -75,13 +75,7 @@ class RowsReader(ReadingSettings):
         return dropped._replace(note=problem)
 
     def documents(self, rows: Iterable[Row | Dropped], label: str, where: Where) -> Iterator[SourceDocument | Dropped]:
-        """Convert numbered rows to documents; a row without text is left out.
-
-        Args:
-            rows: Rows.
-            label: Beginning of the id of a document, the same on every machine.
-            where: Returns the place of a row for messages.
-        """
+        """Convert numbered rows to documents, whose ids begin with a label; a row without text is left out."""
         is_first = True
         for item in rows:
             if isinstance(item, Dropped):
@@ -151,11 +145,7 @@ class TableReader(RowsReader, FilesReader):
         return _row_group_ranges(part, shard_bytes)
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """See `FilesReader.read_part`.
-
-        Raises:
-            DataError: A file or record is not in the format, the column is missing, or its value is not text.
-        """
+        """See `FilesReader.read_part`."""
         read = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}[self.kind]
         in_lines = self.kind != "parquet"
 
@@ -318,11 +308,7 @@ class HubReader(RowsReader, CorpusReader):
         return [InputShard(source, (one,)) for one in ranges], []
 
     def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
-        """See `CorpusReader.read_shard`.
-
-        Raises:
-            DataError: The dataset cannot be reached or read, the column is missing, or its value is not text.
-        """
+        """See `CorpusReader.read_shard`."""
         (part,) = shard.parts
         assert part.stop is not None
         with self._named():

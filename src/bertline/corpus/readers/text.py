@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
@@ -58,12 +59,7 @@ class TextReader(FilesReader):
         return line_ranges(part, shard_bytes) if self.document == "line" and self.encoding == "utf-8" else [part]
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """See `FilesReader.read_part`.
-
-        Raises:
-            DataError: With `on_undecodable: fail`, a document is too long or a line is not text; with `on_markup:
-                fail`, the file is markup.
-        """
+        """See `FilesReader.read_part`."""
         lines = read_lines(part, self.encoding, self.on_undecodable)
         if self.on_markup != "keep" and not part.start:
             start = list(islice(lines, _LINES_LOOKED_AT))
@@ -87,16 +83,13 @@ class TextReader(FilesReader):
                 elif line.text.strip():
                     yield SourceDocument(f"{part.label}:{line.number}", "", (line.text,))
             return
-        for _, block in groupby(lines, self._numbered()):
-            yield from self._document(part, block)
+        for _, block in groupby(self._numbered(lines), itemgetter(0)):
+            yield from self._document(part, (line for _, line in block))
 
-    def _numbered(self) -> Callable[[Line | Dropped], int]:
-        """Return a function from each line, in order, to the number of the block that it is of."""
-        block, begins = 0, re.compile(self.document_start or "")
-        was_blank = True
-
-        def block_of(line: Line | Dropped) -> int:
-            nonlocal block, was_blank
+    def _numbered(self, lines: Iterable[Line | Dropped]) -> Iterator[tuple[int, Line | Dropped]]:
+        """Yield each line with the number of the block that it is of."""
+        block, was_blank, begins = 0, True, re.compile(self.document_start or "")
+        for line in lines:
             if isinstance(line, Line):
                 is_blank = not line.text.strip()
                 if self.document == "regex":
@@ -104,9 +97,7 @@ class TextReader(FilesReader):
                 elif self.document == "blank_line":
                     block += is_blank != was_blank
                 was_blank = is_blank
-            return block
-
-        return block_of
+            yield block, line
 
     def _document(self, part: Part, lines: Iterable[Line | Dropped]) -> Iterator[SourceDocument | Dropped]:
         """Make one document of its lines, if they are text."""
@@ -127,8 +118,14 @@ class TextReader(FilesReader):
             characters += len(text)
             if line.undecodable:
                 reason = "undecodable"
-            elif characters > _MAX_DOCUMENT_CHARACTERS:
-                reason = reason or self._too_long(part, first or line.number)
+            elif characters > _MAX_DOCUMENT_CHARACTERS and not reason:
+                reason = "too_long"
+                if self.on_undecodable == "fail":
+                    raise DataError(
+                        f"{part.path}:{lines_before(part) + (first or line.number)}: over {_MAX_DOCUMENT_CHARACTERS:,} "
+                        "characters are too long for one document. Set corpus.document=blank_line, line or regex, or "
+                        "corpus.on_undecodable=skip to leave it out, counted."
+                    )
             if not reason:
                 texts.append(text)
             elif not place:
@@ -137,16 +134,5 @@ class TextReader(FilesReader):
         if reason:
             yield Dropped(f"documents/{reason}", place, shown)
         elif paragraphs := tuple(paragraphs_of(texts)):
-            whole = self.document == "file"
-            yield SourceDocument(
-                part.name if whole else f"{part.label}:{first}", part.name if whole else "", paragraphs
-            )
-
-    def _too_long(self, part: Part, first: int) -> str:
-        if self.on_undecodable == "fail":
-            raise DataError(
-                f"{part.path}:{lines_before(part) + first}: over {_MAX_DOCUMENT_CHARACTERS:,} characters are too long "
-                "for one document. Set corpus.document=blank_line, line or regex, or corpus.on_undecodable=skip to "
-                "leave it out, counted."
-            )
-        return "too_long"
+            name, group = (part.name, part.name) if self.document == "file" else (f"{part.label}:{first}", "")
+            yield SourceDocument(name, group, paragraphs)

@@ -10,14 +10,13 @@ from typing import IO, Literal
 from xml.parsers import expat
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import TORN, Part, compression_of, fault, is_torn, opened
+from bertline.corpus.files import TORN, Part, fault, opened, torn
 from bertline.corpus.reader import FilesReader
-
-# Text of XML files by element paths, as a stream; entity declarations are refused.
 
 _CHUNK_BYTES = 1 << 16
 _MAX_DEPTH = 1_000
 _MAX_DOCUMENT_CHARACTERS = 200_000_000
+_SHOWN_ELEMENTS = 5
 
 
 class RefusedXmlError(ValueError):
@@ -36,36 +35,12 @@ class XmlDocument:
     """With the line breaks of the file, which `corpus/sentences=lines` splits at."""
 
 
-def xml_documents(handle: IO[bytes], paths: XmlReader, outside: Counter[str]) -> Iterator[XmlDocument]:
-    """Read the documents of an XML file in bounded memory: that of one document.
+class _Builder:
+    """Handlers of the parser's events, which hold one document at a time.
 
     Entities of the file's own (`<!ENTITY ...>`) are refused, since few of them can stand for any amount of text or for
     other files; those that HTML names, in files with a DTD that is not read, become their characters.
-
-    Raises:
-        RefusedXmlError: The file is not read for another reason than its syntax.
-        expat.ExpatError: The file is not well-formed.
-
-    Example:
-        >>> import io
-        >>> paths = XmlReader(kind="xml", path="", on_undecodable="fail", document="doc", paragraphs=("p",),
-        ...                   ignored=("note",), spaces=("lb",))
-        >>> text = b"<x><doc><p>One<lb/>or <i>t</i>wo<note>n</note>.</p></doc><doc id='b'><p>3</p></doc></x>"
-        >>> [(document.id, document.paragraphs) for document in xml_documents(io.BytesIO(text), paths, Counter())]
-        [(None, ['One or two.']), ('b', ['3'])]
     """
-    builder = _Builder(paths, outside)
-    ended = False
-    while not ended:
-        chunk = handle.read(_CHUNK_BYTES)
-        ended = not chunk
-        builder.parser.Parse(chunk, ended)
-        yield from builder.finished
-        builder.finished.clear()
-
-
-class _Builder:
-    """Handlers of the parser's events."""
 
     def __init__(self, paths: XmlReader, outside: Counter[str]) -> None:
         self.finished: list[XmlDocument] = []
@@ -85,6 +60,16 @@ class _Builder:
         self._document_depth = 0
         self._characters = 0
         self._buffer: list[str] = []
+
+    def documents(self, handle: IO[bytes]) -> Iterator[XmlDocument]:
+        """Read the documents of a file; `ExpatError` and `RefusedXmlError` say why there is no next one."""
+        ended = False
+        while not ended:
+            chunk = handle.read(_CHUNK_BYTES)
+            ended = not chunk
+            self.parser.Parse(chunk, ended)
+            yield from self.finished
+            self.finished.clear()
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._stack.append(name.rpartition(":")[2])
@@ -151,9 +136,6 @@ class _Builder:
         return f"line {self.parser.CurrentLineNumber}"
 
 
-_SHOWN_ELEMENTS = 5
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class XmlReader(FilesReader):
     """XML files, `.xml` or `.tei`, also compressed (`.gz`, `.bz2`, `.xz`, `.zst`).
@@ -184,18 +166,13 @@ class XmlReader(FilesReader):
         return (".xml", ".tei")
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """Read the documents of a file up to its end or its first fault.
-
-        Raises:
-            DataError: With `on_undecodable: fail`, the file is not well-formed, declares entities, is nested too deeply
-                or torn, or two of its documents have one id.
-        """
+        """Read the documents of a file up to its end or its first fault."""
         outside: Counter[str] = Counter()
         whole, found, policy = self.document is None, 0, self.on_undecodable
         ids: set[str] = set()
         try:
             with opened(part) as handle:
-                for document in xml_documents(handle, self, outside):
+                for document in _Builder(self, outside).documents(handle):
                     if document.id is not None and document.id in ids:
                         problem = f"the document of line {document.line} has the id {document.id!r} of an earlier one"
                         yield fault(part, policy, "documents/duplicate_id", problem, "Take one of them out")
@@ -213,10 +190,7 @@ class XmlReader(FilesReader):
             problem = f"an encoding that is not read ({error})"
             yield fault(part, policy, "files/undecodable", problem, "Convert it to UTF-8")
         except (*TORN, OSError) as error:
-            if not is_torn(error):
-                raise
-            problem = f"the {compression_of(part.path)} data is torn ({error})"
-            yield fault(part, policy, "files/torn", problem, "Copy the file again")
+            yield torn(part, policy, error)
         if not found:
             elements = ", ".join(f"{name} {count:,}" for name, count in outside.most_common(_SHOWN_ELEMENTS))
             asked = f"corpus.document={self.document}, corpus.paragraphs=[{','.join(self.paragraphs)}]"

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bertline.corpus.document import distinct_stretches
 from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, SentenceSettings, cut
 from bertline.foundation.seeds import unit_interval
-from bertline.foundation.stretches import distinct_stretches
 
 # Words that are known before any text is read: abbreviations of several languages, and beginnings of sentences.
 
@@ -175,10 +175,9 @@ class Counts:
 
 
 def count(*parts: Iterable[str]) -> Counts:
-    """Count the words of paragraphs; a pure function, so that parts can be counted anywhere and added up.
+    """Count the words of parts of cleaned paragraphs, each on one line: a pure function, whose results add up.
 
-    Args:
-        parts: Cleaned paragraphs, each on one line. What is a name is decided for each part by its own words.
+    What is a name is decided for each part by its own words.
     """
     counts = Counts()
     texts = [list(part) for part in parts]
@@ -190,14 +189,15 @@ def count(*parts: Iterable[str]) -> Counts:
     starts: defaultdict[str, int] = defaultdict(int)
     for part in texts:
         start, stop = stop, stop + sum(text.count(" ") + 1 for text in part)
-        in_part = _WordsOfPart(word_numbers, word_of_token[numbers[start:stop]])
+        times = np.bincount(word_of_token[numbers[start:stop]], minlength=len(word_numbers) + 1)
+        times[0] = 0  # what is no word
         kinds: dict[str, int] = {}
         for text in part:
             for match in STOP.finditer(text):
                 begin = match.start()
                 marks, closing, _, following = match.groups()
                 if (kind := kinds.get(following)) is None:
-                    kind = kinds[following] = _kind(following, in_part)
+                    kind = kinds[following] = _kind(following, word_numbers, times)
                 left = text[text.rfind(" ", 0, begin) + 1 : begin]
                 if _begins_sentence(left.lstrip(_EDGES), marks + closing, kind, counts):
                     starts[following] += 1
@@ -219,17 +219,6 @@ def _begins_sentence(word: str, marks: str, kind: int, counts: Counts) -> bool:
             counts.row(word.lower())[kind] += 1
             return False
     return FOLLOWERS[kind] in ("name", "common")
-
-
-class _WordsOfPart:
-    """How often each word occurs in a part: its number, and the words of the tokens of the part."""
-
-    def __init__(self, numbers: dict[str, int], words: npt.NDArray[np.int64]) -> None:
-        self._numbers, self._times = numbers, np.bincount(words, minlength=len(numbers) + 1)
-
-    def __getitem__(self, word: str) -> int:
-        number = self._numbers.get(word)
-        return 0 if number is None else int(self._times[number])
 
 
 def _count_tokens(tokens: list[str], times: list[int], counts: Counts) -> tuple[dict[str, int], npt.NDArray[np.int64]]:
@@ -264,8 +253,11 @@ def _count_tokens(tokens: list[str], times: list[int], counts: Counts) -> tuple[
     return numbers, np.array(of_tokens, dtype=np.int64)
 
 
-def _kind(following: str, words: _WordsOfPart) -> int:
-    """Return the class of a word as an index of `FOLLOWERS`; a name is hardly ever lower-case in this part."""
+def _kind(following: str, numbers: Mapping[str, int], times: npt.NDArray[np.int64]) -> int:
+    """Return the class of a word as an index of `FOLLOWERS`; a name is hardly ever lower-case in this part.
+
+    `times` is how often each word occurs in it, by its number.
+    """
     first = following[0]
     if first.islower():
         return 0
@@ -276,7 +268,8 @@ def _kind(following: str, words: _WordsOfPart) -> int:
     if following in STARTERS:
         return 3
     lowered = following.lower()  # without a lower case it stays a capital, which is not counted for one
-    return 3 if (words[lowered] if lowered[0].islower() else 0) >= words[following] else 2
+    times_lowered = times[numbers.get(lowered, 0)] if lowered[0].islower() else 0
+    return 3 if times_lowered >= times[numbers.get(following, 0)] else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,13 +391,10 @@ def sampled_batches(num_batches: Sequence[int]) -> list[list[int]]:
     chosen, first = [], 0
     for number in num_batches:
         places = range(first, first + number)
-        chosen.append([place - first for place in places if place < _ALL_BATCHES or _is_sampled(place)])
+        wanted = (place for place in places if place * unit_interval(0, "sentences", str(place)) < _ALL_BATCHES)
+        chosen.append([place - first for place in wanted])
         first += number
     return chosen
-
-
-def _is_sampled(place: int) -> bool:
-    return unit_interval(0, "sentences", str(place)) < _ALL_BATCHES / place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -441,8 +431,6 @@ class LearnedSplitter:
     """Abbreviations after which a word that often begins a sentence begins one."""
     starters: frozenset[str]
     """Words, with their capital, that often begin a sentence."""
-    words: frozenset[str]
-    """Short lower-cased words that are no abbreviations."""
     knowledge: Knowledge
     keeps_lines: ClassVar[bool] = False
 
@@ -456,7 +444,6 @@ class LearnedSplitter:
             BEFORE_NUMBERS | knowledge.before_numbers,
             (OPEN | knowledge.abbreviations) - never,
             STARTERS | knowledge.starters,
-            knowledge.words,
             knowledge,
         )
 
@@ -518,7 +505,7 @@ class LearnedSplitter:
             # "d. A." are two initials; "x. A dog" is not.
             several = len(following) == 1 and text.startswith(".", at + 2 + len(following))
             return not several and self._letter_ends(word, following, alone=start == begin)
-        if lowered in self.words:
+        if lowered in self.knowledge.words:
             return True
         if "." in word and _ACRONYM.fullmatch(word):
             return following in self.starters
@@ -561,13 +548,14 @@ class LearnedSplitter:
         near = max(start, at - _MAX_BEFORE)
         if following[0].isdecimal() or text.rfind("(", near, at) > text.rfind(")", near, at):
             return True  # "Oral Arg. 14"; "(Pa. Super. Ct. 2011)"
-        if begin == start and word.lower() not in self.words and word not in self.starters:
+        if begin == start and word.lower() not in self.knowledge.words and word not in self.starters:
             return True  # "Sog. Altfälle": a sentence of one word that was never met
         return len(following) <= _MAX_UNKNOWN and text.startswith(f" {following}. ", at + 1)  # "Sup. Ct. of"
 
     def _never_without_stop(self, word: str, lowered: str) -> bool:
         """Return whether a large corpus has a short word with a capital only with a full stop: "Treas. Reg."."""
-        return self.knowledge.large and len(word) <= MAX_SHORT and word.istitle() and lowered not in self.words
+        known = self.knowledge
+        return known.large and len(word) <= MAX_SHORT and word.istitle() and lowered not in known.words
 
     def _number_ends(self, text: str, start: int, begin: int, at: int, following: str) -> bool:
         before = text[max(start, begin - _MAX_BEFORE) : begin].lower().split()
@@ -605,12 +593,7 @@ def nothing_learned() -> Knowledge:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split a paragraph of cleaned text, on one line, by the abbreviations that are known before any text is read.
-
-    Example:
-        >>> split_sentences("Dr. J. Smith paid 3.5 dollars, e.g. in cash. Was it enough? See Fig. 2.")
-        ['Dr. J. Smith paid 3.5 dollars, e.g. in cash.', 'Was it enough?', 'See Fig. 2.']
-    """
+    """Split a paragraph of cleaned text, on one line, by the abbreviations that are known before any text is read."""
     return _splitter().split(text)
 
 

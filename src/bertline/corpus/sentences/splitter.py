@@ -47,41 +47,21 @@ class SentenceSettings(ABC):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RulesConfig(SentenceSettings):
-    """The name of what was there before `learned`."""
-
-    kind: Literal["rules"]
-
-    def __post_init__(self) -> None:
-        raise ValueError("kind is rules, which is no more: use learned (corpus/sentences=learned)")
-
-    def splitter(self, knowledge: Knowledge) -> Splitter:
-        """Return nothing: there is no such configuration."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LinesConfig(SentenceSettings):
     """Each line is a sentence: for text that another program has split."""
 
     kind: Literal["lines"]
-
-    def splitter(self, knowledge: Knowledge) -> LineSplitter:
-        """Return the splitter."""
-        return LineSplitter()
-
-
-@dataclass(frozen=True, slots=True)
-class LineSplitter:
-    """Splits at line breaks."""
-
     keeps_lines: ClassVar[bool] = True
+
+    def splitter(self, knowledge: Knowledge) -> Splitter:
+        """Return itself."""
+        return self
 
     def split(self, paragraph: str) -> list[str]:
         r"""Return the lines.
 
         Example:
-            >>> LineSplitter().split("It rained. Dr.\nSmith stayed.")
+            >>> LinesConfig(kind="lines", headings="stay").split("It rained. Dr.\nSmith stayed.")
             ['It rained. Dr.', 'Smith stayed.']
         """
         return paragraph.split("\n")
@@ -94,6 +74,7 @@ class RegexConfig(SentenceSettings):
     kind: Literal["regex"]
     pattern: str
     """Regular expression of Python's `re`; what it matches belongs to the sentence before: `[.!?]+(?=\\s)`."""
+    keeps_lines: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         try:
@@ -106,26 +87,18 @@ class RegexConfig(SentenceSettings):
                 r"'[.!?]+(?=\s)'"
             )
 
-    def splitter(self, knowledge: Knowledge) -> RegexSplitter:
-        """Return the splitter."""
-        return RegexSplitter(re.compile(self.pattern))
-
-
-@dataclass(frozen=True, slots=True)
-class RegexSplitter:
-    """Splits behind each match of a pattern."""
-
-    pattern: re.Pattern[str]
-    keeps_lines: ClassVar[bool] = False
+    def splitter(self, knowledge: Knowledge) -> Splitter:
+        """Return itself."""
+        return self
 
     def split(self, paragraph: str) -> list[str]:
         r"""Return the texts between the ends of matches, without white space around them.
 
         Example:
-            >>> RegexSplitter(re.compile(r";(?=\s)")).split("a. b; c;d; e")
+            >>> RegexConfig(kind="regex", headings="stay", pattern=r";(?=\s)").split("a. b; c;d; e")
             ['a. b;', 'c;d;', 'e']
         """
-        return cut(paragraph, [match.end() for match in self.pattern.finditer(paragraph)])
+        return cut(paragraph, [match.end() for match in re.finditer(self.pattern, paragraph)])
 
 
 def cut(paragraph: str, ends: list[int]) -> list[str]:

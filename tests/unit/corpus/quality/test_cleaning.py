@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.corpus.quality.cleaning import (
-    UNSEEN,
-    Forms,
-    divided_words,
-    join_hyphens,
-    markup_in,
-    without_markup,
-)
+from bertline.corpus.quality.cleaning import UNSEEN, Forms, divided_words, join_hyphens, markup_in, without_markup
 from bertline.corpus.quality.drops import drops_in_words
 from bertline.corpus.reader import CleaningConfig
 from bertline.corpus.storage import read_documents
@@ -98,29 +91,27 @@ def test_joining_loses_no_letter_and_keeps_their_order(text: str) -> None:
 
 
 MARKED = "Euler {{birth|1707}} saw [[Basel|the city]] &amp; wrote formula_53 () for <b>all</b>.<br/>He left."
+UNMARKED = "Euler saw the city & wrote for all. He left."
+KINDS = ("empty_brackets", "entity", "formula", "link", "tag", "template")
 
 
-def test_markup_is_said_and_stays(build: Callable[..., Any]) -> None:
-    found, drops, _ = build([MARKED, "A plain text."], markup="say")
-    assert found == [MARKED, "A plain text."]
-    kinds = ("empty_brackets", "entity", "formula", "link", "tag", "template")
-    assert drops["counts"] == {f"marked_paragraphs/{kind}": 1 for kind in kinds}
-    assert "wrote formula_53" in drops["samples"]["marked_paragraphs/formula"][0]["text"]
-
-
-def test_markup_is_removed(build: Callable[..., Any]) -> None:
-    found, drops, _ = build([MARKED, "A plain text."], markup="remove")
-    assert found == ["Euler saw the city & wrote for all. He left.", "A plain text."]
-    assert set(drops["counts"]) == {
-        f"changed_paragraphs/{kind}" for kind in ("empty_brackets", "entity", "formula", "link", "tag", "template")
-    }
-
-
-def test_a_document_with_markup_is_dropped(build: Callable[..., Any]) -> None:
-    found, drops, out = build([MARKED, "A plain text."], markup="drop")
-    assert found == ["A plain text."]
-    assert drops["counts"] == {"documents/markup": 1}
-    assert json.loads((out / "manifest.json").read_text())["dropped"]["documents/markup"] == 1
+@pytest.mark.parametrize(
+    ("markup", "left", "counts"),
+    [
+        ("say", [MARKED], dict.fromkeys((f"marked_paragraphs/{kind}" for kind in KINDS), 1)),
+        ("remove", [UNMARKED], dict.fromkeys((f"changed_paragraphs/{kind}" for kind in KINDS), 1)),
+        ("drop", [], {"documents/markup": 1}),
+    ],
+)
+def test_markup_is_said_removed_or_a_reason_to_drop_the_document(
+    build: Callable[..., Any], markup: str, left: list[str], counts: dict[str, int]
+) -> None:
+    found, drops, out = build([MARKED, "A plain text."], markup=markup)
+    assert found == [*left, "A plain text."]
+    assert drops["counts"] == counts
+    assert all("wrote formula_53" in samples[0]["text"] for samples in drops["samples"].values())
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["dropped"] | manifest.get("changed", {}) == counts
 
 
 @pytest.mark.parametrize(
