@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bertline.encoders.loading import load_model, save_model
-from bertline.export.card import encoder_card, task_card
+from bertline.export.card import CardFacts, encoder_card, read_card_facts, task_card
 from bertline.export.config import ExportConfig
-from bertline.export.facts import CardFacts, read_card_facts
-from bertline.export.onnx import Marks, checked_sequences, export_onnx
+from bertline.export.onnx import checked_sequences, export_onnx
 from bertline.export.usage import VectorSettings, write_sentence_transformer
 from bertline.export.views import Architecture, architecture_in, verify_model
 from bertline.finetuning.task_file import write_task_file
@@ -106,14 +105,8 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
     difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
     graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
-    rows, marks = sweep_folder / "predictions.parquet", _marks(kind.config)
-    onnx = _onnx(facts.export, target, graph, rows, max_length, marks=marks)
+    onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, kind.config)
     return _finished(target, task_card(facts, task, onnx, _weight_bytes(target)), difference, onnx)
-
-
-def _marks(config: Any) -> Marks:
-    marks: tuple[Marks, ...] = ("shared_tokens", "word_case")
-    return next((name for name in marks if getattr(config, name, "plain") == "marked"), "none")
 
 
 def _onnx(
@@ -122,13 +115,12 @@ def _onnx(
     architecture: Architecture,
     predictions: Path,
     max_length: int,
-    *,
-    marks: Marks = "none",
+    task: Any = None,
 ) -> dict[str, Any] | None:
     if not config.onnx:
         return None
     say(f"export: {folder.name}: ONNX")
-    sequences = checked_sequences(folder, architecture, predictions, max_length=max_length, marks=marks)
+    sequences = checked_sequences(folder, architecture, predictions, max_length=max_length, task=task)
     return export_onnx(config, folder, architecture, sequences, max_length=max_length)
 
 
