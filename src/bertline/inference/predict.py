@@ -141,12 +141,11 @@ class _PerThread(threading.local):
 def prediction_threads(device: torch.device, asked: int | None) -> Iterator[int]:
     """Yield the number of prediction threads; within the context, each of them computes on one core.
 
-    One thread per block of rows is faster than all threads on one block at a time: threads do not wait for each other
-    in the many short operations of a small model, and Python's overhead between operations is parallelized too. The
-    threads share the model's weights; results do not depend on their number.
+    One thread per block of rows is faster than all threads on one block: they do not wait for each other in the many
+    short operations of a small model, and Python's overhead is parallelized too. They share the model's weights.
 
-    On a CPU the number is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). On other devices, which compute
-    one batch at a time, it is 1.
+    On a CPU the number is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). Other devices compute one batch
+    at a time.
     """
     if device.type != "cpu":
         yield 1
@@ -190,9 +189,9 @@ def predict_file(
         source: Path of the input.
         target: Path of the output.
         columns: Names of the columns to read.
-        layout: Reading options of the input; they also apply to the documents, except for the format.
+        layout: Reading options of the input; all but the format also apply to the documents.
         how: Options of prediction.
-        output: Whether to add predictions or vectors.
+        output: What to add.
         documents: Documents that a retrieval model searches.
 
     Raises:
