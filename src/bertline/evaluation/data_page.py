@@ -16,7 +16,7 @@ from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.charts import Captioned
 from bertline.evaluation.corpus_survey import SHORT_CHARACTERS, CorpusSurvey, Part, doubling_bins, survey_corpus
 from bertline.evaluation.figures import Series, bar_chart, line_chart
-from bertline.evaluation.rendering import rendered
+from bertline.evaluation.html import rendered
 from bertline.evaluation.vocabulary_survey import Fit, VocabularySurvey
 from bertline.foundation.files import read_json, write_atomically
 from bertline.foundation.formats import count, percent

@@ -109,21 +109,21 @@ def _styled(draw: Callable[Concatenate[Figure, P], str]) -> Callable[P, Chart]:
 
 def _for_page(svg: str, description: str) -> Markup:
     """Return matplotlib's SVG as an element that takes fonts and colours from the page around it."""
+
+    def rounded(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.1f}".removesuffix(".0")
+
     box = re.search(r'viewBox="([^"]*)"', svg)
     assert box is not None
     body = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index(">", svg.index("<svg")) + 1 :], flags=re.DOTALL)
     body = re.sub(r'<g id="said: ([^"]*)">', r"<g><title>\1</title>", body)
     body = re.sub(r'<g id="[^"]*"', "<g", body)
     body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
-    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", _rounded, tag[0]), body)
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", rounded, tag[0]), body)
     for name, light in COLOURS.items():
         body = body.replace(light, f"var(--{name})")
     body = re.sub(r"\s*\n\s*", " ", body)
     return Markup(f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(description)}">{body}')
-
-
-def _rounded(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.1f}".removesuffix(".0")
 
 
 @_styled

@@ -187,7 +187,6 @@ def _batches(settings: Mapping[str, Any]) -> list[tuple[int, int]]:
 
 
 def _effective(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield "pretrain.initial_embeddings", None  # references from before this key lack it
     for section in _MAY_DIFFER:
         for key, value in _plain(settings.get(section, {})).items():
             if section != "pretrain" or key in _PRETRAIN_KEYS:

@@ -14,11 +14,10 @@ from bertline.corpus.document import Document
 from bertline.corpus.storage import read_documents
 from bertline.evaluation.charts import Captioned
 from bertline.evaluation.facts import Facts, PipelineFolders
-from bertline.evaluation.html import in_unit, metric_name, score
+from bertline.evaluation.html import in_unit, metric_name, rendered, score, test_score
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.reference import reference_for
-from bertline.evaluation.rendering import rendered
-from bertline.evaluation.task_section import TaskSection, test_score
+from bertline.evaluation.task_section import TaskSection
 from bertline.foundation.formats import count, percent
 from bertline.foundation.seeds import unit_interval
 from bertline.modeling.families import FAMILIES
@@ -43,16 +42,8 @@ def report_page(
     dropped: Sequence[Captioned],
     num_documents: int,
 ) -> str:
-    """Return the report as one file without other files.
-
-    Args:
-        facts: What the stages wrote.
-        tasks: Sections of the tasks, in order.
-        pipeline: Folders, for samples of the corpus.
-        pretraining: Charts of pretraining.
-        dropped: Charts of what was left out of the corpus.
-        num_documents: Number of sample documents shown with their tokens.
-    """
+    """Return the report as one file without other files, with charts of `pretraining` and of what was `dropped` from
+    the corpus, and `num_documents` sample documents with their tokens."""
     return rendered(
         "report.html",
         title=facts.title,

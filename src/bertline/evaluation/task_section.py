@@ -20,7 +20,9 @@ from bertline.evaluation.html import (
     number_of,
     score,
     setting,
+    settings_in_words,
     shortened,
+    test_name,
     with_diverged,
     words,
 )
@@ -111,11 +113,19 @@ class TaskSection:
             if not metrics:
                 continue
             metrics.sort(key=lambda metric: metric != self.facts.metric)  # the selection metric comes first
-            rows = [
-                [titles[name], *(_cell(one, split, each) for each in metrics), *_interval_cell(one, split), _seeds(one)]
-                for name, one in systems.items()
-            ]
-            interval = [] if split == "dev" else [f"95 % interval of {metric_name(self.facts.metric)}"]
+            # Dev has no interval, because it was used for selection.
+            interval, rows = [] if split == "dev" else [f"95 % interval of {metric_name(self.facts.metric)}"], []
+            for name, one in systems.items():  # an arm has means over seeds, a baseline single scores
+                values = [one["scores"].get(split, {}).get(metric) for metric in metrics]
+                cells = [
+                    "–" if value is None else score(value["mean"], value["std"]) if "seeds" in one else score(value)
+                    for value in values
+                ]
+                if interval:
+                    bounds = one["intervals"][split]
+                    cells.append(" to ".join(map(score, bounds)) if bounds else "–")
+                seeds = with_diverged(len(one["seeds"]), one["num_diverged"]) if "seeds" in one else "–"
+                rows.append([titles[name], *cells, seeds])
             size = self.facts.result["rows"].get(split)
             heading = words(split) + (f", {number_of(size, 'row')}" if size else "")
             yield Table(["", *map(metric_name, metrics), *interval, "seeds"], rows, heading=heading)
@@ -144,13 +154,13 @@ class TaskSection:
 
         def rank(candidate: dict[str, Any]) -> tuple[int, float]:
             # A candidate whose seeds all diverged has no mean and comes last.
-            return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
+            return candidate["num_diverged"], -candidate["dev_mean"] if candidate["dev"] else math.inf
 
         return [
             [
                 settings_in_words(one["params"]),
                 score(one["dev_mean"], one["dev_std"]) if one["dev"] else "–",
-                with_diverged(len(one["dev"]), one.get("num_diverged", 0)),
+                with_diverged(len(one["dev"]), one["num_diverged"]),
                 "chosen" if one["params"] == arm["best_params"] else "",
             ]
             for one in sorted(arm["candidates"], key=rank)
@@ -158,7 +168,7 @@ class TaskSection:
 
     def errors(self) -> list[Markup]:
         """Return the most confident errors of the best model on test."""
-        errors = self.facts.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
+        errors = self.facts.result["examples"]["confident_errors"][:_ERRORS]
         return [Markup(self._kind.error_block(error)) for error in errors]
 
     def details(self) -> Iterator[Table]:
@@ -216,16 +226,6 @@ class TaskSection:
         ]
 
 
-def test_score(arm: dict[str, Any]) -> str:
-    """Return an arm's mean on test with its spread; a single seed has no spread."""
-    return score(arm["test_mean"], arm["test_std"])
-
-
-def test_name(split: str) -> str:
-    """Return the name of a test split in a sentence."""
-    return "test" if split == "test" else f"test ({words(split.removeprefix('test_'))})"
-
-
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
 
 
@@ -240,33 +240,6 @@ def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
 _FEWEST_ROWS = 10
 """Minimum number of rows for a separate average."""
 
-
-def _cell(system: dict[str, Any], split: str, metric: str) -> str:
-    value = system["scores"].get(split, {}).get(metric)
-    if value is None:
-        return "–"
-    return score(value["mean"], value["std"]) if isinstance(value, dict) else score(value)
-
-
-def _interval_cell(system: dict[str, Any], split: str) -> list[str]:
-    """Return the interval over the rows of a test split; dev has none, because it was used for selection."""
-    if split == "dev":
-        return []
-    bounds = system["intervals"][split]
-    return [f"{score(bounds[0])} to {score(bounds[1])}" if bounds else "–"]
-
-
-def _seeds(system: dict[str, Any]) -> str:
-    return with_diverged(len(system["seeds"]), system.get("num_diverged", 0)) if "seeds" in system else "–"
-
-
-def settings_in_words(params: dict[str, object]) -> str:
-    """Return hyperparameters as a phrase."""
-    named = [f"{words(name)} {setting(value)}" for name, value in sorted(params.items())]
-    return listing(named or ["the defaults"])
-
-
-# Details that only some kinds of tasks have: confusion matrix, scores by type, scores before and after re-ranking.
 
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
