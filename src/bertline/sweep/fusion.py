@@ -14,7 +14,7 @@ from bertline.foundation.files import folder_written_atomically, write_json
 from bertline.kinds.retrieval import DEPTH, Found, Retrieval, bm25_of, found_by
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import PlannedSweep, kind_of, test_splits
-from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file
+from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, file_of
 from bertline.tasks.stored_rows import SplitName
 
 _CONSTANTS = (5, 20, 60)
@@ -116,7 +116,7 @@ def combined_seeds(
         with folder_written_atomically(combined[-1].folder(plan.job)) as folder:
             (folder / TEST).mkdir()
             for split in by_split:
-                np.save(folder / TEST / statistics_file(split), found[split])
+                np.save(folder / TEST / file_of("statistics.npy", split), found[split])
             write_json(
                 folder / TEST / READING, {"scores": by_split, "degenerate": False, "details": {}, "cut_rows": {}}
             )

@@ -15,15 +15,10 @@ from typing import Any
 import yaml
 
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.formats import with_spread
+from bertline.foundation.formats import markdown_table, with_spread
 
-
-def _read_sets() -> dict[str, dict[str, Any]]:
-    sets = yaml.safe_load(files("bertline.sweep").joinpath("glue.yaml").read_text(encoding="utf-8"))
-    return {one["name"]: one for one in sets}
-
-
-GLUE = _read_sets()
+_SETS = yaml.safe_load(files("bertline.sweep").joinpath("glue.yaml").read_text(encoding="utf-8"))
+GLUE: dict[str, dict[str, Any]] = {one["name"]: one for one in _SETS}
 """The nine data sets by the name of their task in conf/task, as in glue.yaml: those with the fewest rows first."""
 
 
@@ -131,7 +126,7 @@ def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, e
     random = any(one["random_weights"] for row in rows for one in row["scores"])
     head = ["set", "metric", encoder, "trivial", "strongest simple", *(["random weights"] if random else [])]
     head += ["train rows", "test rows", "minutes"]
-    lines = [head, ["---"] * len(head)]
+    lines: list[list[str]] = []
     for row in rows:
         if row["problem"]:
             lines.append([row["title"], "failed", *["–"] * (len(head) - 2)])
@@ -147,8 +142,7 @@ def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, e
         if average["without_wnli"] is not None and average["without_wnli"] != average["average"]:
             said += f" ({average['without_wnli']:.3f} without WNLI)"
         lines.append([f"average of {average['num_sets']}", "", said, *[""] * (len(head) - 3)])
-    table = "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
-    return f"{table}\n\n{_notes(rows, absent)}\n"
+    return f"{markdown_table(head, lines)}\n\n{_notes(rows, absent)}\n"
 
 
 def _score(result: Mapping[str, Any], split: str, metric: str) -> dict[str, Any]:
@@ -184,10 +178,6 @@ def _number(value: Any) -> str:
     return with_spread(value["mean"], value["std"])
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def _notes(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:
     seeds = sorted({row["num_seeds"] for row in rows if row["scores"]})
     spread = f"mean ± standard deviation over {' or '.join(map(str, seeds))} seeds" if seeds != [1] else "one seed"
@@ -205,4 +195,5 @@ def _notes(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:
     ]
     if absent:
         notes.append(f"Not there: {', '.join(absent)}.")
-    return "\n".join(f"- {_cell(note)}" for note in notes)
+    escaped = (note.replace("|", "\\|").replace("\n", " ") for note in notes)
+    return "\n".join(f"- {note}" for note in escaped)

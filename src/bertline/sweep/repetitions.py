@@ -38,7 +38,7 @@ from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
 OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
-MODEL, TEST = "model", "test"
+MODEL, TEST, PREDICTIONS = "model", "test", "predictions.parquet"
 TEACHER = "teacher.json"
 """File of the teacher's own scores by split."""
 _REPETITION = "repetition"
@@ -95,7 +95,7 @@ class Repetition:
 
     def test_statistics(self, job: SweepJob, split: SplitName) -> NDArray[np.float64]:
         """Return the row statistics of a test split, [N, K]."""
-        return np.load(self.folder(job) / TEST / statistics_file(split), allow_pickle=False)
+        return np.load(self.folder(job) / TEST / file_of("statistics.npy", split), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
@@ -294,14 +294,15 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
             scores[name] = arm.kind.scores(statistics_of_rows)
             reading["cut_rows"][name] = arm.num_cut(name)
-            np.save(folder / statistics_file(name), statistics_of_rows)
+            np.save(folder / file_of("statistics.npy", name), statistics_of_rows)
             if name == "test":
                 if (documents := arm.kind.num_cut_documents(split.encoded)) is not None:
                     reading["cut_rows"][DOCUMENTS] = documents
                 reading["degenerate"] = arm.kind.is_degenerate(split.rows, predictions, calibration)
                 reading["details"] = arm.kind.details(split.rows, predictions, calibration)
             if repetition == best:
-                pq.write_table(arm.kind.table(split.rows, predictions, calibration), folder / predictions_file(name))
+                table = arm.kind.table(split.rows, predictions, calibration)
+                pq.write_table(table, folder / file_of(PREDICTIONS, name))
         if isinstance(arm.kind, Retrieval) and repetition.arm == best.arm:
             of_dev = arm.kind.predict(model, arm.split("dev").encoded, exact)
             np.save(folder / "ranking_dev.npy", of_dev.documents)
@@ -309,14 +310,14 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     return f"{repetition.arm}, seed {repetition.seed}: {scores['test'][job.task.metric]:.3f} on test"
 
 
-def predictions_file(split: SplitName) -> str:
-    """Return `predictions.parquet` for `test`, else a file name with the split's name."""
-    return "predictions.parquet" if split == "test" else f"predictions_{split}.parquet"
+def file_of(name: str, split: SplitName) -> str:
+    """Return the name of a file of a test split.
 
-
-def statistics_file(split: SplitName) -> str:
-    """Return the file name of the row statistics of a test split."""
-    return "statistics.npy" if split == "test" else f"statistics_{split}.npy"
+    >>> file_of("predictions.parquet", "test"), file_of("statistics.npy", "test_other")
+    ('predictions.parquet', 'statistics_test_other.npy')
+    """
+    stem, _, suffix = name.partition(".")
+    return name if split == "test" else f"{stem}_{split}.{suffix}"
 
 
 def _event(job: SweepJob, repetition: Repetition, outcome: dict[str, Any]) -> dict[str, Any]:

@@ -31,13 +31,14 @@ from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
 from bertline.sweep.repetitions import (
     MODEL,
+    PREDICTIONS,
     TEACHER,
     TEST,
     Repetition,
     best_seed,
+    file_of,
     is_random,
     num_diverged_seeds,
-    predictions_file,
 )
 from bertline.sweep.studies import curve_of, importances, last_dev
 from bertline.tasks.metrics.names import metric_name
@@ -85,10 +86,10 @@ def comparisons_by_split(
     """Measure the winners of all arms and the baselines on every test split."""
     found: dict[SplitName, Comparisons] = {}
     for split in test_splits(plan.job):
-        systems: dict[str, System] = {}
-        for arm, seeds in winners.items():
-            statistics = [seed.test_statistics(plan.job, split) for seed in seeds]
-            systems[arm] = statistics, not is_random(plan, arm, seeds[0].params)
+        systems: dict[str, System] = {
+            arm: ([one.test_statistics(plan.job, split) for one in seeds], not is_random(plan, arm, seeds[0].params))
+            for arm, seeds in winners.items()
+        }
         systems |= {one.name: ([one.test_statistics[split]], True) for one in baselines}
         found[split] = Comparisons(_measured(plan, split, systems))
     return found
@@ -182,15 +183,12 @@ def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Differen
 def _left_out(encoder: Mapping[str, Any]) -> str:
     """Return a sentence on diverged seeds, which the scores leave out; empty if there are none.
 
-    >>> _left_out({"num_diverged": 1, "seeds": [{}, {}]}), _left_out({"seeds": [{}]})
+    >>> _left_out({"num_diverged": 1, "seeds": [{}, {}]}), _left_out({"num_diverged": 0, "seeds": [{}]})
     (' 1 of its 3 seeds diverged and is left out of this.', '')
     """
-    if not (number := encoder.get("num_diverged", 0)):
-        return ""
-    return (
-        f" {number} of its {number + len(encoder['seeds'])} seeds diverged and "
-        f"{'is' if number == 1 else 'are'} left out of this."
-    )
+    number = encoder["num_diverged"]
+    of_all = f"{number} of its {number + len(encoder['seeds'])} seeds"
+    return f" {of_all} diverged and {'is' if number == 1 else 'are'} left out of this." if number else ""
 
 
 def _clause(who: str, score: str, found: Difference) -> str:
@@ -274,7 +272,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     labels = read_task_manifest(job.task_folder)["labels"]
     best = best_seed(plan, outcomes.winners["encoder"])
     comparisons = comparisons_by_split(plan, outcomes.winners, outcomes.baselines)
-    predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
+    predictions = pq.read_table(best.folder(job) / TEST / PREDICTIONS)
     errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
@@ -290,7 +288,16 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "test_splits": test_splits(job),
         "start": plan.starts["encoder"].start,
         "arms": {arm: _arm(plan, arm, outcomes, comparisons) for arm in outcomes.winners},
-        "baselines": {baseline.name: _baseline(job, baseline, comparisons) for baseline in outcomes.baselines},
+        "baselines": {
+            one.name: {
+                "title": one.title,
+                **{split: one.scores[split][job.task.metric] for split in ("dev", "test")},
+                **_intervals(comparisons, one.name),
+                "scores": one.scores,
+                "settings": one.settings,
+            }
+            for one in outcomes.baselines
+        },
         "comparisons": comparisons["test"].with_encoder(),
         "comparisons_by_split": {split: of_split.with_encoder() for split, of_split in comparisons.items()},
         "comparison": comparisons["test"].with_encoder().get("random_weights"),
@@ -316,9 +323,14 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_json(folder / STANDING, on_dev(plan, outcomes.winners["encoder"]).to_json())
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
-            shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
+            name = file_of(PREDICTIONS, split)
+            shutil.copyfile(best.folder(job) / TEST / name, folder / name)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
-        _write_best(plan, best, folder / "best")
+        start = plan.starts["encoder"]
+        kind = kind_of(job, start)
+        shutil.copytree(best.folder(job) / MODEL, folder / "best")  # a folder that `bertline.load` opens
+        copy_tokenizer(start.folder, folder / "best", max_length=kind.config.max_length)
+        write_task_file(folder / "best", kind, best.outcome(job)["calibration"])
         content = {
             **{key: result[key] for key in ("task", "task_kind", "metric", "labels")},
             "best_seed": best.seed,
@@ -434,17 +446,6 @@ def _candidate(job: SweepJob, seeds: Sequence[Repetition]) -> dict[str, Any]:
     }
 
 
-def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Mapping[SplitName, Comparisons]) -> dict[str, Any]:
-    return {
-        "title": baseline.title,
-        "dev": baseline.scores["dev"][job.task.metric],
-        "test": baseline.scores["test"][job.task.metric],
-        **_intervals(comparisons, baseline.name),
-        "scores": baseline.scores,
-        "settings": baseline.settings,
-    }
-
-
 def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:
     """Return the test scores by training size; for the main size, those of the winners' runs."""
     metric = job.task.metric
@@ -472,15 +473,6 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
         }
         for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0])
     ]
-
-
-def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:
-    """Write the model with its tokenizer and task.json: a folder that `bertline.load` opens."""
-    start = plan.starts["encoder"]
-    kind = kind_of(plan.job, start)
-    shutil.copytree(best.folder(plan.job) / MODEL, folder)
-    copy_tokenizer(start.folder, folder, max_length=kind.config.max_length)
-    write_task_file(folder, kind, best.outcome(plan.job)["calibration"])
 
 
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:

@@ -5,7 +5,7 @@ Below the order of the work stand the notes for readers of its result: known in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,7 @@ from bertline.sweep.repetitions import (
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.sweep.studies import workers_matter
-from bertline.sweep.workers import FINISHED, best_points, join_sweep, leading
+from bertline.sweep.workers import FINISHED, best_points, join, leading
 from bertline.tasks.config import ChoiceSpace
 
 __all__ = ["SweepJob", "join", "run", "run_sweep"]
@@ -50,22 +50,6 @@ __all__ = ["SweepJob", "join", "run", "run_sweep"]
 def run(work: Work) -> dict[str, float]:
     """Sweep, as the one process that leads; see `run_sweep`."""
     return run_sweep(SweepJob.of(work))
-
-
-def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
-    """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
-
-    Args:
-        is_led: Whether a process leads the sweep now. Called about once a second.
-
-    Returns:
-        Whether the sweep is finished. False: nobody leads it any more; what this process had begun is done.
-
-    Raises:
-        ConfigError: The studies are in a SQLite file.
-        MachineError: The studies cannot be read or written.
-    """
-    return join_sweep(SweepJob.of(work), is_led=is_led)
 
 
 def run_sweep(job: SweepJob) -> dict[str, float]:
@@ -170,11 +154,8 @@ def _said(plan: PlannedSweep, sentences: list[str]) -> list[str]:
 
 def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
     """Return, and print, notes on the runs: arms without a result, a limiting number of epochs, truncated rows."""
-    left_out = [
-        f"Every run of {_name(plan, arm)} diverged or failed, so it is left out."
-        for arm in plan.starts
-        if arm not in winners
-    ]
+    missing = [_name(plan, arm) for arm in plan.starts if arm not in winners]
+    left_out = [f"Every run of {name} diverged or failed, so it is left out." for name in missing]
     return _said(plan, left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners))
 
 

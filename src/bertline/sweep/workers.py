@@ -32,6 +32,7 @@ from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
+from bertline.foundation.work import Work
 from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, num_sweep_workers, planned
 from bertline.sweep.config import SweepConfig
 from bertline.sweep.repetitions import Repetition, repetition_slots, run_repetition
@@ -247,14 +248,22 @@ class Leader(Worker):
         """Work until all of these repetitions have ended."""
         self.queue_repetitions(repetitions)
         self._work_at([self.seeds])
-        self._see_outcomes()
+        for slot in self._slots[self.seeds.study_name]:  # other machines' files may be seen here later
+            file, until = self.job.run_folder / str(slot.name), time.monotonic() + _VISIBLE_WITHIN_S
+            while not _is_visible(file):
+                if time.monotonic() > until:
+                    raise MachineError(
+                        f"{file} was written by another machine and is not seen here. All machines of a sweep must "
+                        "share its run folder."
+                    )
+                time.sleep(_LOOK_AGAIN_S)
 
     def _work_at(self, studies: Sequence[optuna.Study]) -> None:
         while True:
             self.look_at(self.helpers)
             for study in studies:
                 enqueue_missing(study, self._slots[study.study_name])
-            self._write_events()
+            add_missing_events(self.job.run_folder, self._events())
             if self.run_next():
                 continue
             if not any(
@@ -265,25 +274,10 @@ class Leader(Worker):
                 fail_silent_trials(study, self.storage, self._known)
             time.sleep(_LOOK_AGAIN_S)
 
-    def _see_outcomes(self) -> None:
-        """Wait until the outcomes are visible on this machine."""
-        for slot in self._slots[self.seeds.study_name]:
-            file, until = self.job.run_folder / str(slot.name), time.monotonic() + _VISIBLE_WITHIN_S
-            while not _is_visible(file):
-                if time.monotonic() > until:
-                    raise MachineError(
-                        f"{file} was written by another machine and is not seen here. All machines of a sweep must "
-                        "share its run folder."
-                    )
-                time.sleep(_LOOK_AGAIN_S)
-
-    def _write_events(self) -> None:
-        events = (
-            trial_event(arm, trial, self.job.task.metric)
-            for arm, study in self.arms.items()
-            for trial in planned_trials(study, ENDED)
-        )
-        add_missing_events(self.job.run_folder, events)
+    def _events(self) -> Iterator[dict[str, Any]]:
+        for arm, study in self.arms.items():
+            for trial in planned_trials(study, ENDED):
+                yield trial_event(arm, trial, self.job.task.metric)
 
 
 @contextmanager
@@ -299,8 +293,20 @@ def leading(plan: PlannedSweep) -> Iterator[Leader]:
             yield leader
 
 
-def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
-    """Help with a sweep; see `bertline.sweep.run.join`."""
+def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
+    """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
+
+    Args:
+        is_led: Whether a process leads the sweep now. Called about once a second.
+
+    Returns:
+        Whether the sweep is finished. False: nobody leads it any more; what this process had begun is done.
+
+    Raises:
+        ConfigError: The studies are in a SQLite file.
+        MachineError: The studies cannot be read or written.
+    """
+    job = SweepJob.of(work)
     if configured_url(job.studies_url).get_backend_name() == "sqlite":
         raise ConfigError(
             "tracking.studies_url is a SQLite file, which several machines cannot share. Give "

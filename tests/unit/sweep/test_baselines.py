@@ -8,7 +8,6 @@ import pytest
 import tiny
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
-from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.linear import RIDGES
 from bertline.sweep.baselines.text_features import (
     MOST_CHARACTERS,
@@ -20,6 +19,7 @@ from bertline.sweep.baselines.text_features import (
     parts_of,
 )
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
+from sweep_pieces import baselines_of
 
 
 def rows(texts, labels, pairs=None):

@@ -9,7 +9,7 @@ import pytest
 
 from bertline.finetuning.finetune import DivergedError
 from bertline.foundation.seeds import seed_for
-from bertline.sweep import repetitions, trials
+from bertline.sweep import repetitions, workers
 from bertline.sweep.run import run_sweep
 
 
@@ -37,7 +37,7 @@ def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
     random_or_unlucky = diverging(train, lambda run: run.encoder == "random" or run.seed == unlucky)
     monkeypatch.setattr(repetitions, "fine_tune", random_or_unlucky)
     if trials_diverge_too:
-        monkeypatch.setattr(trials, "fine_tune", diverging(train, lambda run: run.encoder == "random"))
+        monkeypatch.setattr(workers, "fine_tune", diverging(train, lambda run: run.encoder == "random"))
     figures = run_sweep(job)
     result = json.loads((job.run_folder / "result" / "result.json").read_text())
     arm = result["arms"]["encoder"]
@@ -59,14 +59,14 @@ def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
 
 def test_a_trial_whose_score_is_not_a_number_fails_and_the_sweep_continues(inputs, input_folder, tmp_path, monkeypatch):
     job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(num_trials=1, num_seeds=1))
-    train = trials.fine_tune
+    train = workers.fine_tune
 
     def without_score(run, **options):
         outcome = train(run, **options)
         scores = {name: float("nan") for name in outcome.dev_scores} if run.encoder == "random" else outcome.dev_scores
         return dataclasses.replace(outcome, dev_scores=scores)
 
-    monkeypatch.setattr(trials, "fine_tune", without_score)
+    monkeypatch.setattr(workers, "fine_tune", without_score)
     run_sweep(job)
     trial_events = [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
     states = {(event["arm"], event["state"]) for event in trial_events if event["kind"] == "trial"}
