@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification
+from bertline.modeling.bert import BertForSequenceClassification
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
@@ -17,19 +17,14 @@ from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 WORDS = ("the", "cat", "sat", "on", "mat", "a", "dog", "##s", "cafe", ".", ",", "[", "]", "mask")
 TOKENS = (*SPECIAL_TOKENS, *WORDS)
 # Weights far from uniform guesses.
-CONFIG = tiny.model_config(
-    hidden_size=16, num_attention_heads=2, intermediate_size=32, max_position_embeddings=12, initializer_range=0.5
-)
+SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 12}
+SIZES |= {"initializer_range": 0.5}
+CONFIG = tiny.model_config(**SIZES)
 
 
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    model = BertForPreTraining(CONFIG, vocab_size=len(TOKENS), pad_token_id=0)
-    initialize(model, CONFIG, seed=3)
-    save_model(model, folder)
-    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder)
-    return folder
+    return tiny.write_encoder(tmp_path_factory.mktemp("encoder"), heads=True, seed=3, words=WORDS, **SIZES)
 
 
 @pytest.fixture(scope="session")
