@@ -192,15 +192,6 @@ def test_a_pipeline_without_tasks_has_a_report(bare_pipeline: PipelineFolders, t
     assert rows_of(tmp_path / "out" / "curves" / "label_efficiency.csv") == []
 
 
-def test_one_seed_and_no_random_arm_are_said_and_not_hidden(modest_pipeline: PipelineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, modest_pipeline, tmp_path / "out")
-    words = page_of(tmp_path / "out").words
-    assert "one seed, so its spread is not known" in words
-    assert "was not compared with the same encoder from random weights" in words
-    assert "±" not in words.split("Task: library")[1].split("What the sweep tried")[0]
-    assert "library/encoder/accuracy_std" not in figures
-
-
 def test_a_missing_stage_is_named_and_the_old_report_stays(pipeline: PipelineFolders, tmp_path: Path) -> None:
     build_evaluation(CONFIG, pipeline, tmp_path / "out")
     before = sha256_of_path(tmp_path / "out")

@@ -112,6 +112,10 @@ def test_one_seed_proves_nothing() -> None:
     said = words(page(task))
     assert "Whether pretraining helps here is not shown" in said
     assert "+0.100 not known" in said  # the empty columns are left out
+    alone = dataclasses.replace(task, result=make_result("library", full=False))
+    said = words(page(alone))
+    assert "one seed, so its spread is not known" in said and "±" not in said.split("What the sweep tried")[0]
+    assert "was not compared with the same encoder from random weights" in said
     assert not any(word in said for word in ("beaten", "beats", "helps here:", "no clear difference"))
 
 

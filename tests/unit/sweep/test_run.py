@@ -16,6 +16,7 @@ from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.huggingface import read_labels
 from bertline.sweep import repetitions, workers
+from bertline.sweep.bench import planned
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
 from bertline.tasks.stored_rows import write_rows
@@ -131,16 +132,13 @@ def test_every_trial_and_repetition_is_an_event_once_and_only_repetitions_know_t
     events = events_of(job)
     identities = [(event["arm"], event["kind"], event["number"]) for event in events]
     assert len(identities) == len(set(identities)) == 2 * (6 + 2 + 1)
+    kinds = [kind for _, kind, _ in identities]
+    assert kinds == sorted(kinds, key=lambda kind: kind != "trial")  # all trials end before test is read
     for event in events:
         assert ("test/accuracy" in event["metrics"]) == (event["kind"] != "trial")
         epochs = int(event["params"].get("num_epochs", 6))
         assert [round(epochs * share) for share, _ in event["curve"]] == list(range(1, epochs + 1))
         assert event["state"] == "COMPLETE"
-
-
-def test_all_trials_end_before_test_is_read(finished):
-    kinds = [event["kind"] for event in events_of(finished[0])]
-    assert kinds == sorted(kinds, key=lambda kind: kind != "trial")
 
 
 def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
@@ -158,8 +156,6 @@ def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
 
 
 def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, tmp_path):
-    from bertline.sweep.bench import planned
-
     wide = inputs.write_encoder(tmp_path / "wide", num_hidden_layers=5)
     sweep = inputs.sweep(random_weights_baseline="up_to_small")
     arms = {
