@@ -71,11 +71,9 @@ class ReferenceCurve:
     def differences(self, params: Mapping[str, Any]) -> list[str]:
         """Describe the settings of another run that differ and affect learning."""
         ours, theirs = (dict(_effective(settings)) for settings in (self.settings, params))
-        return [
-            f"{key} is {_shown(theirs[key])} instead of {_shown(ours[key])}"
-            for key in sorted(ours.keys() & theirs.keys())
-            if theirs[key] != ours[key]
-        ]
+        shared = [key for key in sorted(ours.keys() & theirs.keys()) if theirs[key] != ours[key]]
+        pairs = {key: ["null" if one is None else setting(one) for one in (theirs[key], ours[key])] for key in shared}
+        return [f"{key} is {here} instead of {there}" for key, (here, there) in pairs.items()]
 
 
 def reference_for(params: Mapping[str, Any]) -> ReferenceCurve | None:
@@ -85,7 +83,11 @@ def reference_for(params: Mapping[str, Any]) -> ReferenceCurve | None:
     lengths and global batch sizes. Optimizer, schedule, steps, seed and precision may differ: they are what is
     compared.
     """
-    return next((curve for curve in read_references() if _is_alike(curve.settings, params)), None)
+    own = {name: _given(_plain(params[name])) for name in _ALIKE if name in params}
+    for curve in read_references():
+        if own == {name: _given(curve.settings[name]) for name in _ALIKE}:
+            return curve if _batches(curve.settings) == _batches(params) else None
+    return None
 
 
 def read_references() -> list[ReferenceCurve]:
@@ -177,11 +179,6 @@ def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[
         yield key, [[step, round(value, 5)] for step, value in shown_points]
 
 
-def _is_alike(settings: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    same = all(section in params and _given(_plain(params[section])) == _given(settings[section]) for section in _ALIKE)
-    return same and _batches(settings) == _batches(params)
-
-
 def _batches(settings: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(phase["max_length"], phase["global_batch_size"]) for phase in settings["pretrain"]["phases"]]
 
@@ -192,10 +189,6 @@ def _effective(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             if section != "pretrain" or key in _PRETRAIN_KEYS:
                 yield f"{section}.{key}", value
     yield "pretrain.phases.steps", [phase["steps"] for phase in settings["pretrain"]["phases"]]
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else setting(value)
 
 
 def _given(section: Any) -> Any:

@@ -74,12 +74,15 @@ class TaskSection:
             titles = {name: title for name, title in self.facts.titles().items() if name in comparisons}
             if not titles:
                 continue
-            note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; " + (
-                "the noise of seeds, of rows and of rows from one source is counted together."
-                if any("p_value" in found for found in comparisons.values())
-                else _NOT_KNOWN
-            )
-            rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
+            note, rows = _NOT_KNOWN, []
+            for name, title in titles.items():
+                found, known = comparisons[name], ["–", "–", "not known"]
+                if "p_value" in found:
+                    interval = " to ".join(map(signed, found["interval"]))
+                    known = [interval, score(found["smallest_visible"]), _OUTCOMES[found["verdict"]]]
+                    note = "the noise of seeds, of rows and of rows from one source is counted together."
+                rows.append([title, signed(found["difference"]), *known])
+            note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; {note}"
             yield Table(head, rows, heading="" if split == "test" else test_name(split), note=note)
 
     @property
@@ -177,7 +180,10 @@ class TaskSection:
         if details.get("by_type"):
             yield _by_type("By type", details["by_type"])
         for name, value in details.items():
-            if name == "before" and (rows := _before_and_after(self.facts, value)):
+            if name == "before":
+                after = self.facts.result["arms"]["encoder"]["scores"]["test"]
+                means = {key: (before, after[key]["mean"]) for key, before in value.items()}
+                rows = [[metric_name(key), *map(score, both), signed(both[1] - both[0])] for key, both in means.items()]
                 note = "The order that the candidates came in, and the order that the encoder puts them into (mean "
                 head = ["", "before", "after", "difference"]
                 yield Table(head, rows, heading="Before and after", note=f"{note}over seeds).")
@@ -229,14 +235,6 @@ class TaskSection:
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
 
 
-def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
-    known = ["–", "–", "not known"]
-    if "p_value" in found:
-        interval = " to ".join(map(signed, found["interval"]))
-        known = [interval, score(found["smallest_visible"]), _OUTCOMES[found["verdict"]]]
-    return [title, signed(found["difference"]), *known]
-
-
 _FEWEST_ROWS = 10
 """Minimum number of rows for a separate average."""
 
@@ -256,15 +254,6 @@ def _by_type(heading: str, by_type: Mapping[str, Mapping[str, float]]) -> Table:
         shown = names if scores.get("support", scores.get("rows")) != 0 else ("support", "rows")
         rows.append([kind, *(_figure(scores.get(name) if name in shown else None) for name in names)])
     return Table(["", *map(metric_name, names)], rows, heading=heading)
-
-
-def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> list[list[str]]:
-    after: Mapping[str, Any] = task.result["arms"]["encoder"]["scores"].get("test", {})
-    means = {name: after[name]["mean"] for name in before if name in after}
-    return [
-        [metric_name(name), score(before[name]), score(mean), signed(mean - before[name])]
-        for name, mean in means.items()
-    ]
 
 
 def _figure(value: Any) -> str:

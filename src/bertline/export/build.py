@@ -18,6 +18,7 @@ from bertline.foundation.files import folder_written_atomically, sha256_of_file,
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
 from bertline.modeling.families import GENERATOR
+from bertline.modeling.weight_files import WEIGHTS_NAME
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"
@@ -89,7 +90,7 @@ def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, 
     predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]
     rows = next((path for path in predictions if path.exists()), source / "predictions.parquet")
     onnx = _onnx(facts.export, target, "BertModel", rows, max_length)
-    return _finished(target, encoder_card(facts, onnx, _weight_bytes(target)), difference, onnx)
+    return _finished(target, encoder_card(facts, onnx, size_of_path(target / WEIGHTS_NAME)), difference, onnx)
 
 
 def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) -> dict[str, Any]:
@@ -106,7 +107,7 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
     graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
     onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, kind.config)
-    return _finished(target, task_card(facts, task, onnx, _weight_bytes(target)), difference, onnx)
+    return _finished(target, task_card(facts, task, onnx, size_of_path(target / WEIGHTS_NAME)), difference, onnx)
 
 
 def _onnx(
@@ -122,10 +123,6 @@ def _onnx(
     say(f"export: {folder.name}: ONNX")
     sequences = checked_sequences(folder, architecture, predictions, max_length=max_length, task=task)
     return export_onnx(config, folder, architecture, sequences, max_length=max_length)
-
-
-def _weight_bytes(folder: Path) -> int:
-    return (folder / "model.safetensors").stat().st_size
 
 
 def _finished(folder: Path, card: str, difference: float, onnx: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -24,21 +24,13 @@ GLUE: dict[str, dict[str, Any]] = {one["name"]: one for one in _SETS}
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    """A data set that was found: its entry and its layout of `GLUE`, and its folder."""
+    """A data set that was found: the name of its task, its title, scores and layout of `GLUE`, and its folder."""
 
-    glue_set: Mapping[str, Any]
+    name: str
+    title: str
+    scores: Sequence[str | Mapping[str, str]]
     layout: Mapping[str, Any]
     path: Path
-
-    @property
-    def name(self) -> str:
-        """Name of the task."""
-        return str(self.glue_set["name"])
-
-    @property
-    def title(self) -> str:
-        """Title for display."""
-        return str(self.glue_set["title"])
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
@@ -75,7 +67,9 @@ def _place_of(glue_set: Mapping[str, Any], data: Path) -> FoundSet | None:
     for layout in glue_set["layouts"]:
         for folder in layout["folders"]:
             if all((data / folder / name).is_file() for name in layout["files"]):
-                return FoundSet(glue_set, layout, (data / folder).resolve())
+                return FoundSet(
+                    *(glue_set[key] for key in ("name", "title", "scores")), layout, (data / folder).resolve()
+                )
     return None
 
 
@@ -86,7 +80,7 @@ def glue_row(found: FoundSet, result: Mapping[str, Any] | None, problem: str | N
         return {**row, "scores": []}
     encoder, arms = result["arms"]["encoder"], [arm for arm in result["arms"].values() if arm]
     seconds = [run["time_s"] or 0.0 for arm in arms for run in (*arm["trials"], *arm["seeds"])]
-    scores = [one if isinstance(one, dict) else {"test": one} for one in found.glue_set["scores"]]
+    scores = [one if isinstance(one, dict) else {"test": one} for one in found.scores]
     pairs = [pair for one in scores for pair in one.items()]
     return {
         **row,
@@ -166,16 +160,9 @@ def _score(result: Mapping[str, Any], split: str, metric: str) -> dict[str, Any]
     }
 
 
-def _cells(values: Sequence[Any]) -> str:
-    return " / ".join(map(_number, values))
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return with_spread(value["mean"], value["std"])
+def _cells(values: Sequence[float | Mapping[str, Any] | None]) -> str:
+    means = [value if isinstance(value, Mapping) else {"mean": value, "std": None} for value in values]
+    return " / ".join("–" if one["mean"] is None else with_spread(one["mean"], one["std"]) for one in means)
 
 
 def _notes(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:

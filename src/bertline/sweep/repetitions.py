@@ -37,7 +37,7 @@ from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
-OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
+OUTCOME, READING, STATISTICS, RANKING = "outcome.json", "reading.json", "statistics.npy", "ranking.npy"
 MODEL, TEST, PREDICTIONS = "model", "test", "predictions.parquet"
 TEACHER = "teacher.json"
 """File of the teacher's own scores by split."""
@@ -84,18 +84,11 @@ class Repetition:
         """Return the number of truncated rows by split, and of truncated documents of a collection (`DOCUMENTS`)."""
         return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
 
-    def dev_statistics(self, job: SweepJob) -> NDArray[np.float64]:
-        """Return the row statistics of dev, [N, K]."""
-        return np.load(self.folder(job) / _DEV_STATISTICS, allow_pickle=False)
-
-    def ranking(self, job: SweepJob, split: SplitName) -> NDArray[np.int64]:
-        """Return the documents found for each query of dev or a test split, [N, K]; only the arm `encoder` on retrieval
-        has them."""
-        return np.load(self.folder(job) / TEST / f"ranking_{split}.npy", allow_pickle=False)
-
-    def test_statistics(self, job: SweepJob, split: SplitName) -> NDArray[np.float64]:
-        """Return the row statistics of a test split, [N, K]."""
-        return np.load(self.folder(job) / TEST / file_of("statistics.npy", split), allow_pickle=False)
+    def array(self, job: SweepJob, name: str, split: SplitName | None = None) -> NDArray[Any]:
+        """Return a saved array: `STATISTICS` of rows, [N, K], of a test split, or of dev without one; `RANKING` of dev
+        or a test split, [N, K], the documents found for each query, which only the arm `encoder` on retrieval has."""
+        folder = self.folder(job) if split is None else self.folder(job) / TEST
+        return np.load(folder / (f"dev_{name}" if split is None else file_of(name, split)), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
@@ -259,7 +252,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         if repetition.kind == "seed":
             (folder / MODEL).mkdir()
             arm.kind.save_model(result.model, folder / MODEL)
-            np.save(folder / _DEV_STATISTICS, result.dev_statistics)
+            np.save(folder / f"dev_{STATISTICS}", result.dev_statistics)
         else:
             test = arm.split("test")
             predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
@@ -290,11 +283,11 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
             predictions = arm.kind.predict(model, split.encoded, exact)
             reading.setdefault("ms_per_row", 1000 * (time.monotonic() - started) / len(split.rows))  # of `test`
             if isinstance(predictions, Found) and repetition.arm == best.arm:
-                np.save(folder / f"ranking_{name}.npy", predictions.documents)
+                np.save(folder / file_of(RANKING, name), predictions.documents)
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
             scores[name] = arm.kind.scores(statistics_of_rows)
             reading["cut_rows"][name] = arm.num_cut(name)
-            np.save(folder / file_of("statistics.npy", name), statistics_of_rows)
+            np.save(folder / file_of(STATISTICS, name), statistics_of_rows)
             if name == "test":
                 if (documents := arm.kind.num_cut_documents(split.encoded)) is not None:
                     reading["cut_rows"][DOCUMENTS] = documents
@@ -305,7 +298,7 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
                 pq.write_table(table, folder / file_of(PREDICTIONS, name))
         if isinstance(arm.kind, Retrieval) and repetition.arm == best.arm:
             of_dev = arm.kind.predict(model, arm.split("dev").encoded, exact)
-            np.save(folder / "ranking_dev.npy", of_dev.documents)
+            np.save(folder / file_of(RANKING, "dev"), of_dev.documents)
         write_json(folder / READING, reading)
     return f"{repetition.arm}, seed {repetition.seed}: {scores['test'][job.task.metric]:.3f} on test"
 

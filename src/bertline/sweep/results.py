@@ -32,6 +32,7 @@ from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_siz
 from bertline.sweep.repetitions import (
     MODEL,
     PREDICTIONS,
+    STATISTICS,
     TEACHER,
     TEST,
     Repetition,
@@ -87,7 +88,7 @@ def comparisons_by_split(
     found: dict[SplitName, Comparisons] = {}
     for split in test_splits(plan.job):
         systems: dict[str, System] = {
-            arm: ([one.test_statistics(plan.job, split) for one in seeds], not is_random(plan, arm, seeds[0].params))
+            arm: ([one.array(plan.job, STATISTICS, split) for one in seeds], not is_random(plan, arm, seeds[0].params))
             for arm, seeds in winners.items()
         }
         systems |= {one.name: ([one.test_statistics[split]], True) for one in baselines}
@@ -97,7 +98,7 @@ def comparisons_by_split(
 
 def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
     """Return the winner's scores on dev, by which versions of a model are compared later."""
-    statistics = [seed.dev_statistics(plan.job) for seed in seeds]
+    statistics = [seed.array(plan.job, STATISTICS) for seed in seeds]
     system = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
     return _measured(plan, "dev", {ENCODER: system})[ENCODER]
 
