@@ -29,11 +29,7 @@ def build_evaluation(
 ) -> dict[str, float | int]:
     """Write `report.html`, `curves/`, `confusion/` and `plots/`; the same artifacts give the same bytes.
 
-    Args:
-        config: Content of the report, and settings of the overlap measurement.
-        pipeline: Its artifacts.
-        out: Folder to write.
-        num_workers: Number of processes that search the corpus for test rows; the result does not depend on it.
+    `num_workers` processes search the corpus for test rows.
 
     Returns:
         Headline figures of the pipeline: pretraining, and each task's score with its baselines, spread and overlap.
@@ -53,9 +49,8 @@ def build_evaluation(
         )
         for task in facts.tasks
     ]
-    charts = [*pretraining, *dropped]
-    for task in tasks:
-        charts += [*task.charts.scores, *task.charts.trials, *task.charts.vectors]
+    of_tasks = (task.charts for task in tasks)
+    charts = [*pretraining, *dropped, *(one for of in of_tasks for one in (*of.scores, *of.trials, *of.vectors))]
     headline = headline_figures(facts, overlaps)
     page = report_page(
         facts, tasks, pipeline, pretraining=pretraining, dropped=dropped, num_documents=config.num_documents
@@ -66,9 +61,7 @@ def build_evaluation(
         for one in charts:
             (folder / "plots" / f"{one.name}.png").write_bytes(one.chart.png)
         write_tables(facts, pipeline, folder)
-        measured = {
-            task: {split: one.figures() for split, one in of_task.items()} for task, of_task in overlaps.items()
-        }
+        measured = {task: {split: one.figures() for split, one in of.items()} for task, of in overlaps.items()}
         content = {"figures": headline, "overlap": measured, "plots": sorted(one.name for one in charts)}
         write_manifest(folder, kind="evaluate", format_version=FORMAT_VERSION, content=content)
     return headline
@@ -92,23 +85,19 @@ def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfi
 
 def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
     """Return the figures of pretraining, and for each task the score, its spread, every baseline and the overlap."""
-    figures: dict[str, float | int] = {} if facts.taken_from else _pretraining_figures(facts)
+    figures: dict[str, float | int] = {}
+    if not facts.taken_from:  # held-out scores, then the measured baselines and the distances below them
+        training, scores = facts.training, shown_means(facts.pretrained_by)
+        figures |= {f"val/{shown.name}": training[f"val/{shown.name}"] for shown in scores}
+        for term in facts.pretrained_by.terms:
+            if term.figure is not None:
+                figures[term.figure] = training[term.figure]
+                figures[f"below_{term.figure}"] = training[term.figure] - training[f"val/{term.name}"]
     for task in facts.tasks:
         figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task).items()}
         for split, overlap in overlaps.get(task.name, {}).items():
             figures[f"{task.name}/overlap/{split}_rows"] = overlap.share_of_rows
             figures[f"{task.name}/overlap/{split}_ngrams"] = overlap.share_of_ngrams
-    return figures
-
-
-def _pretraining_figures(facts: Facts) -> dict[str, float | int]:
-    """Return the held-out scores, then the measured baselines and the distances below them."""
-    training, scores = facts.training, shown_means(facts.pretrained_by)
-    figures: dict[str, float | int] = {f"val/{shown.name}": training[f"val/{shown.name}"] for shown in scores}
-    for term in facts.pretrained_by.terms:
-        if term.figure is not None:
-            figures[term.figure] = training[term.figure]
-            figures[f"below_{term.figure}"] = training[term.figure] - training[f"val/{term.name}"]
     return figures
 
 
@@ -124,13 +113,10 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     for baseline, content in task.result["baselines"].items():
         figures[f"{baseline}/{metric}"] = content["test"]
     # 1: better, 0: not shown, -1: worse; comparisons without a verdict are omitted.
-    comparisons = {
-        **{
-            f"beats_{arm}": task.result["comparisons"][arm] for arm in task.arms() if arm not in ("encoder", "combined")
-        },
-        "beats_strongest": task.result["conclusion"].get("encoder", {}),
-        "combined_beats_strongest": task.result["conclusion"].get("combined", {}),
-    }
+    others = [arm for arm in task.arms() if arm not in ("encoder", "combined")]
+    comparisons = {f"beats_{arm}": task.result["comparisons"][arm] for arm in others}
+    comparisons["beats_strongest"] = task.result["conclusion"].get("encoder", {})
+    comparisons["combined_beats_strongest"] = task.result["conclusion"].get("combined", {})
     return figures | {key: AS_NUMBER[found["verdict"]] for key, found in comparisons.items() if "verdict" in found}
 
 

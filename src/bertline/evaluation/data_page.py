@@ -68,17 +68,13 @@ _AMOUNTS = ("documents", "sentences", "words")
 def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
     """Return charts of lengths, and of scripts where there are letters."""
     whole = survey.whole
-    charts = {
-        "words_per_sentence": (doubling_bins(whole.words_per_sentence), "sentences", "Sentences by number of words."),
-        "sentences_per_document": (
-            doubling_bins(whole.sentences_per_document), "documents", "Documents by number of sentences.",
-        ),
-        "scripts": (
-            [(name.title(), float(number)) for name, number in whole.scripts.most_common(8)],
-            "letters", "Letters of a sample of sentences, by script.",
-        ),
-    }  # fmt: skip
-    return [Captioned(name, bar_chart(bars, name=of), caption) for name, (bars, of, caption) in charts.items() if bars]
+    scripts = [(name.title(), float(number)) for name, number in whole.scripts.most_common(8)]
+    charts = [
+        ("sentences", doubling_bins(whole.words_per_sentence), "Sentences by number of words."),
+        ("documents", doubling_bins(whole.sentences_per_document), "Documents by number of sentences."),
+        ("letters", scripts, "Letters of a sample of sentences, by script."),
+    ]
+    return [Captioned(name, bar_chart(bars, name=name), caption) for name, bars, caption in charts if bars]
 
 
 def _part_row(label: str, part: Part) -> list[str]:

@@ -139,14 +139,8 @@ def line_chart(
 ) -> str:
     """Draw curves or groups of points over a common axis.
 
-    Args:
-        figure: The figure to draw on.
-        series: The curves.
-        x_name: Name of the horizontal axis.
-        y_name: Name of the vertical axis.
-        level: Named horizontal line to compare with.
-        log_x: Whether the horizontal axis is logarithmic.
-        marks: Places on the horizontal axis at which something changes, each with a short text.
+    `level` is a named horizontal line to compare with; at each of the `marks`, a place on the horizontal axis with a
+    short text, something changes.
     """
     axes = figure.subplots()
     series = sorted((curve for curve in series if curve.points), key=lambda curve: curve.style == "behind")

@@ -85,8 +85,9 @@ def reference_for(params: Mapping[str, Any]) -> ReferenceCurve | None:
     """
     own = {name: _given(_plain(params[name])) for name in _ALIKE if name in params}
     for curve in read_references():
-        if own == {name: _given(curve.settings[name]) for name in _ALIKE}:
-            return curve if _batches(curve.settings) == _batches(params) else None
+        theirs = {name: _given(curve.settings[name]) for name in _ALIKE}
+        if own == theirs and _batches(curve.settings) == _batches(params):
+            return curve
     return None
 
 

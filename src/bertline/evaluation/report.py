@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from bertline.corpus.document import Document
@@ -127,12 +128,8 @@ class Overview:
         sentences: dict[str, list[dict[str, Any]]] = {}
         for row in self.facts.mask_predictions:
             sentences.setdefault(row["sentence"], []).append(row)
-        return {
-            sentence: rows
-            if len(rows) <= _FRAMES
-            else [rows[round(index * (len(rows) - 1) / (_FRAMES - 1))] for index in range(_FRAMES)]
-            for sentence, rows in sentences.items()
-        }
+        places = {name: np.linspace(0, len(rows) - 1, min(len(rows), _FRAMES)) for name, rows in sentences.items()}
+        return {name: [rows[round(place)] for place in places[name]] for name, rows in sentences.items()}
 
 
 def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:

@@ -42,7 +42,7 @@ def build_export(
         config: Names, licence, formats, tolerances.
         pretrain_folder: Folder of the encoder with its pretraining heads.
         sweep_folders: Folder of the sweep artifact of each task, with the best model in `best/`.
-        pipeline_facts: `params`, `commit`, `metrics` by stage and `manifests` by stage; unknown ones may be missing.
+        pipeline_facts: `params`, `commit`, and by stage `metrics` and `manifests`; unknown ones may be missing.
         out: Folder to write; replaced only if all checks pass.
 
     Returns:

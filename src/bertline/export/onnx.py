@@ -302,10 +302,9 @@ def export_onnx(
     Args:
         config: Formats and tolerances.
         folder: Hugging Face folder with tokenizer; `onnx/` is added to it.
-        architecture: Architecture, which determines the outputs of the graph.
-        sequences: Sequences to check the files with.
-        max_length: Number of tokens of a sequence in latency measurements. The graph supports all positions of the
-            model.
+        architecture: What determines the outputs of the graph.
+        sequences: What to check the files with.
+        max_length: Number of tokens of a sequence in latency measurements; the graph takes all positions of the model.
 
     Returns:
         Facts for the manifest and the card: size, largest difference and agreement of each file compared with the
@@ -362,10 +361,7 @@ def export_onnx(
 def measure_latency(views: Mapping[str, ModelView], files: Mapping[str, Path], *, max_length: int) -> dict[str, Any]:
     """Measure the median latency of full batches, with sequences of `max_length` tokens.
 
-    Args:
-        views: PyTorch models with the same vocabulary by name.
-        files: ONNX files of the first of them by name.
-        max_length: Number of tokens of a sequence.
+    `views` are PyTorch models with the same vocabulary by name, `files` ONNX files of the first of them.
 
     Returns:
         `latency_ms`, milliseconds by name, then batch size (`{"torch": {"1": 12.3, "32": 210.0}, ...}`), `machine` and

@@ -67,9 +67,8 @@ def _place_of(glue_set: Mapping[str, Any], data: Path) -> FoundSet | None:
     for layout in glue_set["layouts"]:
         for folder in layout["folders"]:
             if all((data / folder / name).is_file() for name in layout["files"]):
-                return FoundSet(
-                    *(glue_set[key] for key in ("name", "title", "scores")), layout, (data / folder).resolve()
-                )
+                path = (data / folder).resolve()
+                return FoundSet(glue_set["name"], glue_set["title"], glue_set["scores"], layout, path)
     return None
 
 
