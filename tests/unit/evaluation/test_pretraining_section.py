@@ -3,9 +3,9 @@ import json
 
 import pytest
 
+from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import pretraining_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
-from bertline.evaluation.report import report_page
 from evaluation_inputs import HOSTILE
 
 PHASES = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import pretraining_charts
 from bertline.evaluation.facts import PipelineFolders, read_facts
 from bertline.evaluation.reference import (
@@ -18,7 +19,6 @@ from bertline.evaluation.reference import (
     reference_of_run,
     write_reference,
 )
-from bertline.evaluation.report import report_page
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import MetricsLog

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import TaskCharts, task_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.overlap import Overlap
-from bertline.evaluation.report import report_page
 from bertline.evaluation.task_section import TaskSection
 from bertline.tasks.stored_rows import COLLECTION, Documents, write_rows
 from evaluation_inputs import HOSTILE, KINDS, comparison, make_result

@@ -15,7 +15,7 @@ from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.tasks.entities import entities
-from finished_tasks import Finished, collection, finish
+from finished_tasks import Finished, collection
 from tiny import load_pretraining_model
 
 
@@ -74,21 +74,7 @@ def test_a_folder_that_is_none_and_a_device_that_is_not_there_are_named(encoder_
         load(str(encoder_folder), device="abacus")
 
 
-Opened = tuple[Finished, LoadedModel]
-Open = Callable[[str], Opened]
-
-
-@pytest.fixture(scope="module")
-def open_task(tmp_path_factory: pytest.TempPathFactory) -> Open:
-    opened: dict[str, Opened] = {}
-
-    def get(name: str) -> Opened:
-        if name not in opened:
-            finished = finish(name, tmp_path_factory.mktemp(name))
-            opened[name] = finished, bertline.load(str(finished.folder), device="cpu")
-        return opened[name]
-
-    return get
+Open = Callable[[str], tuple[Finished, LoadedModel]]
 
 
 @pytest.mark.parametrize("name", ["classification", "windows"])

@@ -21,11 +21,6 @@ from bertline.tasks.table_source import TableLayout
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
 
-@pytest.fixture(scope="module")
-def model(classifier_folder: Path) -> LoadedModel:
-    return load(str(classifier_folder), device="cpu")
-
-
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     opener = gzip.open if path.suffix == ".gz" else open
     kind = path.name.removesuffix(".gz").rsplit(".")[-1]

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from bertline.inference import pyfunc
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import TextVectors
 from bertline.tracking.mlmodel import write_mlmodel
-from finished_tasks import KINDS, TOKENS, finish, texts
+from finished_tasks import KINDS, TOKENS, texts
 
 Row = dict[str, Any]
 PAIRS = ("classification", "marked", "linear", "cosine")
@@ -60,25 +61,24 @@ class Served(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Served]:
-    made: dict[str, Served] = {}
-
+def served(tmp_path_factory: pytest.TempPathFactory, open_task: Callable[[str], Any]) -> Callable[[str], Served]:
+    @cache
     def get(name: str) -> Served:
-        if name not in made:
-            base = tmp_path_factory.mktemp(name)
-            if name == "encoder":
-                source = base / "encoder"
-                tiny.write_encoder(source, heads=True, words=TOKENS, initializer_range=0.4, max_position_embeddings=24)
-            else:
-                source = finish(name, base).folder
-            serving = pyfunc.serving_of(source, pair=name in PAIRS, dataset=None)
-            write_mlmodel(source, base / "model", serving, model_id="m-1", run_id="r1")
-            loaded = mlflow.pyfunc.load_model(str(base / "model"))
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")  # `init` sets it for good
-                client = TestClient(scoring_server.init(loaded))
-            made[name] = Served(base / "model", loaded, client, bertline.load(str(source), device="cpu"))
-        return made[name]
+        folder = tmp_path_factory.mktemp(name) / "model"
+        if name == "encoder":
+            source = folder.parent / name
+            tiny.write_encoder(source, heads=True, words=TOKENS, initializer_range=0.4, max_position_embeddings=24)
+            model = bertline.load(str(source), device="cpu")
+        else:
+            finished, model = open_task(name)
+            source = finished.folder
+        serving = pyfunc.serving_of(source, pair=name in PAIRS, dataset=None)
+        write_mlmodel(source, folder, serving, model_id="m-1", run_id="r1")
+        loaded = mlflow.pyfunc.load_model(str(folder))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")  # `init` sets it for good
+            client = TestClient(scoring_server.init(loaded))
+        return Served(folder, loaded, client, model)
 
     return get
 

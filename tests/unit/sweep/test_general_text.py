@@ -77,15 +77,6 @@ def test_each_opponent_has_its_own_verdict() -> None:
     assert "pair_features" not in pages.set_content(SST2, GOAL["SST-2"])["opponents"]
 
 
-def test_a_lead_that_rests_on_known_sentences_is_said_at_the_table() -> None:
-    unseen = {"rows_shared_with_train": 70, "rows": 300, "pretraining_seed": 1}
-    of_sets = {"stsb": {**unseen, "encoder": [0.6, 0.61], "pair_features": [0.62, 0.63]}}
-    page = pages.page("wiki_mini_glue", {"wiki_mini_glue": {**record(STSB), "unseen_rows": of_sets}})
-    said = "STS-B: 70 of 400 test rows share a sentence with a train row. On the 300 that share none with train or dev"
-    assert page.index("| average of") < page.index(said) < page.index("Differences of means")
-    assert "wiki_mini has 0.600 / 0.610 (pretraining seed 1) and pair features 0.620 / 0.630" in page
-
-
 def test_dev_chooses_the_recipe_whatever_test_says() -> None:
     better_on_test = record({**SST2, "dev": [0.80] * 3}, STSB)
     worse = row("sst2", "SST-2", {"accuracy": [0.7, 0.7, 0.7]}, {"word_ngrams": 0.82}, dev=[0.92] * 3)
