@@ -41,7 +41,6 @@ from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    import onnx
     import onnxruntime
 
 FP32 = Path("onnx/model.onnx")
@@ -80,14 +79,18 @@ def write_onnx(view: ModelView, path: Path) -> None:
             opset_version=OPSET,
             dynamo=False,
         )
-    graph = onnx.load(path)
-    _forget_origin(graph)
-    onnx.checker.check_model(graph)
-    for value in graph.graph.input:
+    model = onnx.load(path)
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    del graph.value_info[:]  # stale shapes of intermediate values break the quantizer, which infers them again
+    onnx.checker.check_model(model)
+    for value in graph.input:
         sizes = [size.dim_param for size in value.type.tensor_type.shape.dim]
         if not all(sizes):
             raise ArtifactError(f"{path}: {value.name} has the fixed shape {sizes}; the graph takes one size only.")
-    onnx.save(graph, path)
+    onnx.save(model, path)
 
 
 def write_int8(fp32: Path, int8: Path) -> None:
@@ -115,15 +118,6 @@ def open_session(path: Path) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
-def _forget_origin(model: onnx.ModelProto) -> None:
-    graph = model.graph
-    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
-        del part.metadata_props[:]
-        part.doc_string = ""
-    # Stale shapes of intermediate values break the quantizer; they are inferred again where needed.
-    del graph.value_info[:]
 
 
 @contextmanager

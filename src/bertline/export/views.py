@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from bertline.encoders.loading import Head, load_encoder, load_model
 from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json
 from bertline.modeling.huggingface import CONFIG_NAME, config_mapping, read_config
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -142,7 +141,12 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
     reference_tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     _verify_tokenizer(folder, reference_tokenizer)
     architecture = architecture_in(folder)
-    reference = _reference(folder)
+    reference, info = getattr(transformers, architecture).from_pretrained(
+        folder, local_files_only=True, output_loading_info=True
+    )
+    if problems := {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}:
+        raise ArtifactError(f"{folder}: transformers does not load all of it, and nothing more: {problems}.")
+    reference.eval()
     if labels is not None:
         theirs = tuple(reference.config.id2label[index] for index in range(reference.config.num_labels))
         if theirs != tuple(labels):
@@ -185,15 +189,6 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
             f"{folder}: transformers makes {dict(pair)} of a pair, bertline the ids {ids} and the types {types}. "
             "Nothing was exported; see model_input_names in tokenizer_config.json."
         )
-
-
-def _reference(folder: Path) -> Any:
-    cls = getattr(transformers, read_json(folder / CONFIG_NAME)["architectures"][0])
-    model, info = cls.from_pretrained(folder, local_files_only=True, output_loading_info=True)
-    problems = {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}
-    if problems:
-        raise ArtifactError(f"{folder}: transformers does not load all of it, and nothing more: {problems}.")
-    return model.eval()
 
 
 def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:

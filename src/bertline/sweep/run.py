@@ -5,7 +5,7 @@ Below the order of the work stand the notes for readers of its result: known in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,7 @@ from bertline.sweep.repetitions import (
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.sweep.studies import workers_matter
-from bertline.sweep.workers import FINISHED, best_points, join, leading
+from bertline.sweep.workers import FINISHED, best_points, join_sweep, leading
 from bertline.tasks.config import ChoiceSpace
 
 __all__ = ["SweepJob", "join", "run", "run_sweep"]
@@ -50,6 +50,11 @@ __all__ = ["SweepJob", "join", "run", "run_sweep"]
 def run(work: Work) -> dict[str, float]:
     """Sweep, as the one process that leads; see `run_sweep`."""
     return run_sweep(SweepJob.of(work))
+
+
+def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
+    """Help with a sweep that another process leads; see `join_sweep`."""
+    return join_sweep(SweepJob.of(work), is_led=is_led)
 
 
 def run_sweep(job: SweepJob) -> dict[str, float]:
