@@ -141,11 +141,8 @@ def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, e
 def _score(result: Mapping[str, Any], split: str, metric: str) -> dict[str, Any]:
     encoder, baselines = result["arms"]["encoder"], result["baselines"]
     other = result["arms"].get("random_weights")
-    strongest = sorted(baselines, key=lambda name: -baselines[name]["dev"])[:1]
-
-    def first_of(names: Sequence[str]) -> float | None:
-        return next((baselines[name]["scores"][split][metric] for name in names if name in baselines), None)
-
+    known = {name: one["scores"][split][metric] for name, one in baselines.items()}
+    strongest = max(baselines, key=lambda name: baselines[name]["dev"], default="none")
     return {
         "split": split,
         "metric": metric,
@@ -153,8 +150,8 @@ def _score(result: Mapping[str, Any], split: str, metric: str) -> dict[str, Any]
         "mean": encoder["scores"][split][metric]["mean"],
         "std": encoder["scores"][split][metric]["std"] if len(encoder["seeds"]) > 1 else None,
         "seeds": [seed["scores"][split][metric] for seed in encoder["seeds"]],
-        "trivial": first_of(("majority", "mean")),
-        "simple": first_of(strongest),
+        "trivial": known.get("majority", known.get("mean")),
+        "simple": known.get(strongest),
         "random_weights": dict(other["scores"][split][metric]) if other else None,
     }
 

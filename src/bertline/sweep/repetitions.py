@@ -128,12 +128,10 @@ def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> l
     def rows_to_read(repetition: Repetition) -> int:
         return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
 
-    def place(repetition: Repetition) -> str:
-        return (repetition.folder(plan.job) / OUTCOME).relative_to(plan.job.run_folder).as_posix()
-
     # Longest first, so that at the end no worker runs a long one while the others are idle.
     ordered = sorted(repetitions, key=rows_to_read, reverse=True)
-    return [Slot(place(each), attributes={_REPETITION: asdict(each)}) for each in ordered]
+    places = [(one.folder(plan.job) / OUTCOME).relative_to(plan.job.run_folder).as_posix() for one in ordered]
+    return [Slot(place, attributes={_REPETITION: asdict(one)}) for place, one in zip(places, ordered, strict=True)]
 
 
 def run_repetition(bench: Bench, trial: optuna.Trial) -> float:

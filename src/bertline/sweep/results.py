@@ -390,7 +390,14 @@ def _arm(
     by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
     scores = {split: means(of_split) for split, of_split in by_split.items()}
     num_diverged = num_diverged_seeds(job, winners, outcomes.candidates)
+    candidates = []
     runs = [seed for seed in outcomes.candidates if seed.arm == winners[0].arm]
+    for _, of_candidate in itertools.groupby(runs, lambda seed: seed.candidate):
+        repeated = list(of_candidate)
+        of_dev = [seed.outcome(job)["dev"][metric] for seed in repeated if not seed.diverged(job)]
+        mean = statistics.fmean(of_dev) if of_dev else None
+        entry = {"params": repeated[0].params, "dev_mean": mean, "dev_std": spread(of_dev), "dev": of_dev}
+        candidates.append({**entry, "num_diverged": len(repeated) - len(of_dev)})
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
@@ -407,9 +414,7 @@ def _arm(
         ],
         "best_params": winners[0].params,
         "settings": winners[0].outcome(job).get("settings", {}),
-        "candidates": [
-            _candidate(job, list(seeds)) for _, seeds in itertools.groupby(runs, lambda seed: seed.candidate)
-        ],
+        "candidates": candidates,
         "seeds": [
             {
                 "seed": seed.seed,
@@ -436,17 +441,6 @@ def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dic
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 
-def _candidate(job: SweepJob, seeds: Sequence[Repetition]) -> dict[str, Any]:
-    dev = [seed.outcome(job)["dev"][job.task.metric] for seed in seeds if not seed.diverged(job)]
-    return {
-        "params": seeds[0].params,
-        "dev_mean": statistics.fmean(dev) if dev else None,
-        "dev_std": spread(dev),
-        "dev": dev,
-        "num_diverged": len(seeds) - len(dev),
-    }
-
-
 def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:
     """Return the test scores by training size; for the main size, those of the winners' runs."""
     metric = job.task.metric
@@ -464,16 +458,11 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
     for baseline in outcomes.baselines:
         for rows, test in baseline.test_by_rows.items():
             found[rows, baseline.name] = [test[metric]]
-    return [
-        {
-            "rows": rows,
-            "arm": name,
-            "test_mean": statistics.fmean(scores),
-            "test_std": spread(scores),
-            "num_seeds": len(scores),
-        }
-        for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0])
-    ]
+    table = []
+    for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0]):
+        figures = {"test_mean": statistics.fmean(scores), "test_std": spread(scores), "num_seeds": len(scores)}
+        table.append({"rows": rows, "arm": name, **figures})
+    return table
 
 
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:

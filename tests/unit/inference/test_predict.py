@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -16,7 +17,7 @@ from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
-from bertline.tasks.table_source import TableLayout
+from bertline.inference.row_files import PLAIN_LAYOUT
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
@@ -88,11 +89,6 @@ def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: 
         predict_file(model, tmp_path / "wrong.jsonl", tmp_path / "out.jsonl")
 
 
-def layout(**changes: Any) -> TableLayout:
-    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8"}
-    return TableLayout(**{**fields, **changes})
-
-
 @pytest.mark.parametrize(
     ("name", "content", "changes", "column"),
     [
@@ -111,9 +107,8 @@ def test_a_file_is_read_by_the_layout_that_a_task_reads_it_by(
     model: LoadedModel, tmp_path: Path, name: str, content: bytes, changes: dict[str, Any], column: str | int
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    predict_file(
-        model, tmp_path / name, tmp_path / "out.jsonl", columns=FileColumns(text=column), layout=layout(**changes)
-    )
+    layout = dataclasses.replace(PLAIN_LAYOUT, **changes)
+    predict_file(model, tmp_path / name, tmp_path / "out.jsonl", columns=FileColumns(text=column), layout=layout)
     found = read(tmp_path / "out.jsonl")
     texts = ['"the cat', 'a mat, a "dog']
     assert [row[str(column)] for row in found] == texts
