@@ -48,7 +48,7 @@ def build_evaluation(
         Headline figures of the pipeline: pretraining, and each task's score with its baselines, spread and overlap.
 
     Raises:
-        ArtifactError: An earlier stage has not been run.
+        ArtifactError: An earlier stage has not been run, or its artifact has another format.
     """
     facts = read_facts(pipeline, config.title)
     pretraining, dropped = ([], []) if facts.taken_from else (pretraining_charts(facts), dropped_charts(facts))

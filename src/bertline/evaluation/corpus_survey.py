@@ -87,11 +87,7 @@ class CorpusSurvey:
 
 
 def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
-    """Read a corpus and return what it looks like.
-
-    Raises:
-        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
-    """
+    """Read a corpus and return what it looks like."""
     manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
     sizes = {
         label: sum(part["counts"].get(f"{split}/sentences", 0) for split in SPLITS)

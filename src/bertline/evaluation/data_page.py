@@ -29,11 +29,7 @@ _MOST_OPEN = 6
 
 
 def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> None:
-    """Write the page as one file without other files; the same corpus and vocabulary give the same bytes.
-
-    Raises:
-        ArtifactError: The folder is not a corpus.
-    """
+    """Write the page as one file without other files; the same corpus and vocabulary give the same bytes."""
     manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
     drops, survey = read_json(corpus / DROPS_NAME), survey_corpus(corpus)
     page = rendered(

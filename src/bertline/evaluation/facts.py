@@ -207,11 +207,7 @@ def _by_stage(facts: Mapping[str, str]) -> str:
 
 
 def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
-    """Read the artifacts of a pipeline.
-
-    Raises:
-        ArtifactError: The folder of an earlier stage is missing or has another format.
-    """
+    """Read the artifacts of a pipeline."""
     pretrain = read_manifest(pipeline.pretrain, kind="pretrain", format_version=1)
     folders = {"corpus": pipeline.corpus, "tokenizer": pipeline.tokenizer, "examples": pipeline.examples}
     found = {
@@ -250,11 +246,7 @@ def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read the result.json of a sweep.
-
-    Raises:
-        ArtifactError: The file is missing or has another format version.
-    """
+    """Read the result.json of a sweep."""
     result: dict[str, Any] = read_json(path)
     if result.get("format_version") != RESULT_FORMAT:
         raise ArtifactError(

@@ -111,13 +111,8 @@ def parse_reference(text: str, where: str) -> ReferenceCurve:
 
 
 def reference_of_run(folder: Path, *, name: str, device: str, commit: str) -> dict[str, Any]:
-    """Return the reference of a finished pretraining, as content for `write_reference`.
-
-    Args:
-        folder: Folder of the run, `runs/pretrain/FINGERPRINT`.
-        name: Name of the preset.
-        device: Description of the device.
-        commit: Commit of the code that ran.
+    """Return the reference of a finished pretraining, `runs/pretrain/FINGERPRINT`, as content for `write_reference`;
+    `name` is that of the preset, `commit` that of the code that ran.
 
     Raises:
         ArtifactError: The run is not finished.

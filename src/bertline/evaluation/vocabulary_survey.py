@@ -238,11 +238,7 @@ def survey_vocabulary(
 
 
 def vocabulary_named(name: str) -> Vocabulary:
-    """Return the vocabulary of a folder, a `vocab.txt` or a hub name that the configuration gives to compare with.
-
-    Raises:
-        DataError: It cannot be read.
-    """
+    """Return the vocabulary of a folder, a `vocab.txt` or a hub name that the configuration gives to compare with."""
     path = Path(name).expanduser()
     try:
         return read_vocabulary(path if path.is_file() else resolve_folder(name))

@@ -115,11 +115,7 @@ class CardFacts:
 def read_card_facts(
     config: ExportConfig, pretrain_folder: Path, sweep_folders: Mapping[str, Path], pipeline_facts: Mapping[str, Any]
 ) -> CardFacts:
-    """Read the facts from the artifacts.
-
-    Raises:
-        ArtifactError: The encoder's folder or a sweep's result.json is missing.
-    """
+    """Read the facts from the artifacts."""
     tasks: dict[str, FinishedTask] = {}
     usages: dict[str, Usage] = {}
     for task, folder in sweep_folders.items():

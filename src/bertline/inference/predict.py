@@ -257,12 +257,7 @@ def predict_file(
 
 @contextmanager
 def _work_folder(target: Path) -> Iterator[Path]:
-    """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output.
-
-    Raises:
-        DataError: Another process is writing the output, or its format is `.txt`.
-        MachineError: The folder cannot be written.
-    """
+    """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output."""
     if format_of(target) == "txt":
         raise DataError(
             f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
@@ -284,11 +279,7 @@ def _work_folder(target: Path) -> Iterator[Path]:
 
 
 def _columns_read(first: Record, inputs: list[InputColumn], columns: FileColumns) -> str:
-    """Return which columns are read, by the arguments of the command line that name them, and which are not.
-
-    Raises:
-        DataError: The first row lacks one, or a column is named that this model does not read.
-    """
+    """Return which columns are read, by the arguments of the command line that name them, and which are not."""
     named = {f"{each.name}_column": getattr(columns, each.name) for each in fields(columns)}
     argument = {column.name: next(key for key in named if named[key] == column.name) for column in inputs}
     reads = ", ".join(argument.values())
@@ -329,11 +320,7 @@ def _task_of(
 def _searching(
     task: TaskPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
 ) -> tuple[SearchedDocuments, int]:
-    """Read and encode the documents; return a task that searches them, and the number of truncated documents.
-
-    Raises:
-        DataError: The file has no documents, or one cannot be read.
-    """
+    """Read and encode the documents; return a task that searches them, and the number of truncated documents."""
     ids: list[str] = []
     is_text = format_read(documents.path, layout) == "txt"
     records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")

@@ -80,11 +80,7 @@ class GivenDocuments(TaskPredictor):
         super().__init__(task.kind, task.calibration, task.model, task.tokenizer)
 
     def with_top_k(self, top_k: Any) -> Self:
-        """Return a copy with another number of documents.
-
-        Raises:
-            DataError: The number is not a whole number above 0.
-        """
+        """Return a copy with another number of documents."""
         if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
             raise DataError(f"top_k is {top_k!r}; expected a whole number, at least 1.")
         copied = copy.copy(self)
@@ -110,12 +106,7 @@ class GivenDocuments(TaskPredictor):
 
 
 class ServedModel:
-    """A model that predicts tables.
-
-    Args:
-        model: Loaded model; without a task, it computes the vectors of texts.
-        settings: Limits of a request.
-    """
+    """A model that predicts tables; without a task, it computes the vectors of texts."""
 
     def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
         self._settings = settings
@@ -197,11 +188,7 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
 
 
 def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int | None) -> list[list[Any]]:
-    """Return the checked values of each column.
-
-    Raises:
-        DataError: See `ServedModel.predict`; the message names row and column.
-    """
+    """Return the checked values of each column; errors name row and column."""
     names = [str(column.name) for column in columns]
     unknown = [str(name) for name in table.columns if name not in names]
     if unknown:

@@ -56,11 +56,7 @@ def format_of(path: Path) -> RowFormat:
 
 
 def format_read(path: Path, layout: TableLayout) -> RowFormat:
-    """Return the format to read a file in: that of the layout, or with `auto` that of the extension.
-
-    Raises:
-        DataError: The format is `auto`, and the extension is not supported.
-    """
+    """Return the format to read a file in: that of the layout, or with `auto` that of the extension."""
     return format_of(path) if layout.format == "auto" else layout.format
 
 
@@ -169,11 +165,7 @@ class RowsOutput:
         return cls(target, columns, pa.schema([*inferred, *added]))
 
     def write_block(self, rows: list[Row], path: Path) -> None:
-        """Write a block of rows, values by column, to a file.
-
-        Raises:
-            DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
-        """
+        """Write a block of rows, values by column, to a file; what differs from the first rows may not fit into it."""
         kind = format_of(self.target)
         for row in rows if kind != "jsonl" else ():
             if more := [name for name in row if name not in self.columns]:
