@@ -34,7 +34,6 @@ from bertline.kinds.registry import kind_named
 from bertline.tasks.stored_rows import COLLECTION
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
-_ERRORS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,11 @@ class TaskSection:
     @property
     def about(self) -> str:
         """What the task asks for."""
-        return _SOURCES.get(self.facts.source) or self._kind.about(self.facts.result["labels"])
+        return _SOURCES.get(self.facts.source) or self.kind.about(self.facts.result["labels"])
 
     @property
-    def _kind(self) -> type[TaskKind[Any, Any, Any]]:
+    def kind(self) -> type[TaskKind[Any, Any, Any]]:
+        """The kind of the task."""
         return kind_named(self.facts.result["task_kind"])
 
     def comparisons(self) -> Iterator[Table]:
@@ -84,21 +84,6 @@ class TaskSection:
                 rows.append([title, signed(found["difference"]), *known])
             note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; {note}"
             yield Table(head, rows, heading="" if split == "test" else test_name(split), note=note)
-
-    @property
-    def num_trials(self) -> int:
-        """Trials of the encoder."""
-        return len(self.facts.arms()["encoder"]["trials"])
-
-    @property
-    def num_seeds(self) -> int:
-        """Seeds of the encoder that have a score."""
-        return len(self.facts.arms()["encoder"]["seeds"])
-
-    @property
-    def row_measure(self) -> str:
-        """What the correctness of a row is, in words."""
-        return self._kind.row_measure(self.facts.metric)
 
     def apart(self, split: str) -> list[float]:
         """Return the mean correctness of the test rows with overlap and of the others; empty if either are few."""
@@ -133,15 +118,6 @@ class TaskSection:
             heading = words(split) + (f", {number_of(size, 'row')}" if size else "")
             yield Table(["", *map(metric_name, metrics), *interval, "seeds"], rows, heading=heading)
 
-    def chosen_on_dev(self) -> list[str]:
-        """Return the settings that were chosen on dev for the compared systems."""
-        titles = self.facts.titles()
-        return [
-            f"{titles[name]} ({', '.join(words(f'{key} {value}') for key, value in one['settings'].items())})"
-            for name, one in self.facts.systems().items()
-            if one.get("settings")
-        ]
-
     def admissions(self) -> list[str]:
         """Return what the trials of each arm have to admit."""
         titles, notes = self.facts.titles(), []
@@ -168,11 +144,6 @@ class TaskSection:
             ]
             for one in sorted(arm["candidates"], key=rank)
         ]
-
-    def errors(self) -> list[Markup]:
-        """Return the most confident errors of the best model on test."""
-        errors = self.facts.result["examples"]["confident_errors"][:_ERRORS]
-        return [Markup(self._kind.error_block(error)) for error in errors]
 
     def details(self) -> Iterator[Table]:
         """Yield the figures that only some kinds of tasks have; none is left out."""
@@ -215,11 +186,6 @@ class TaskSection:
         labels: list[str] = self.facts.result["details"].get("labels") or self.facts.result["labels"]
         return labels
 
-    @property
-    def has_numbered_labels(self) -> bool:
-        """Whether the columns of the matrix are headed by numbers, as the labels are many or long."""
-        return len(self.labels) > _MOST_HEADS or max(map(len, self.labels)) > _LONGEST_HEAD
-
     def example(self) -> list[tuple[str, Markup]]:
         """Return the first row of train, (name, value) by column; empty if the rows are not there."""
         path = self.facts.folder / "train.parquet"
@@ -241,7 +207,6 @@ _FEWEST_ROWS = 10
 
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
-_MOST_HEADS, _LONGEST_HEAD = 6, 14
 _MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
 
