@@ -42,7 +42,7 @@ from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.base import TaskKind
 from bertline.kinds.registry import TaskConfig, task_kind
-from bertline.sweep.baselines.base import baselines_of
+from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -164,8 +164,8 @@ class Measured:
         """Return the scores of the recipe's baseline by split."""
         rows = {split: self.rows(split) for split in ("train", "dev", *self.recipe.splits)}
         scored = {split: rows[split] for split in self.recipe.splits if split != "dev"}
-        baselines = baselines_of(self.kind, rows["train"], rows["dev"], scored)
-        found = next(one for one in baselines if one.name == self.recipe.baseline)
+        given = BaselineInputs(kind=self.kind, train=rows["train"], dev=rows["dev"], tests=scored)
+        found = next(one for one in self.kind.baselines(given) if one.name == self.recipe.baseline)
         return self._scores(
             {split: self.kind.statistics(rows[split], found.predictions[split], {}) for split in self.recipe.splits}
         )

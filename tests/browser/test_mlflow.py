@@ -1,4 +1,5 @@
-"""The pages of the MLflow UI that `make ui` prints: runs, notes, charts, files and models that bertline puts there."""
+"""The pages of the MLflow UI that `make ui` prints: runs, notes, charts, files and models that bertline puts there, and
+what people come for at most three clicks from them."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 from browsing import Visit, shows_something
 
 WIDTHS = (400, 800, 1400)
+TASKS = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 MODEL_TRAINING = "?workflowType=machine_learning"
 NOTE = "[data-testid=note-editor-preview-content]"
 
@@ -25,9 +27,8 @@ def run_of_report(views: dict[str, str]) -> str:
 
 
 def test_the_addresses_of_everything_that_the_store_holds_are_printed(views: dict[str, str]) -> None:
-    tasks = ("docs_library", "docs_match", "docs_parameters", "docs_search")
     expected = {"all runs", "newest report", "pretraining curves", "failed trials of sweep@docs_library", "models"}
-    expected |= {f"best model of {task}" for task in tasks} | {f"trials of sweep@{task}" for task in tasks[1:]}
+    expected |= {f"best model of {task}" for task in TASKS} | {f"trials of sweep@{task}" for task in TASKS[1:]}
     assert set(views) == expected  # of docs_library, one trial alone has a score
 
 
@@ -94,12 +95,14 @@ def test_trials_are_compared_by_parameters_and_score(review, views: dict[str, st
 
 def test_the_models_page_lists_every_model(review, views: dict[str, str]) -> None:
     visit = review(views["models"])
-    for task in ("docs_library", "docs_match", "docs_parameters", "docs_search"):
+    for task in TASKS:
         shown(visit, f"bertline-{task}")
 
 
-def test_the_page_of_a_model_has_its_card_and_its_signature(review, views: dict[str, str]) -> None:
+def test_the_page_of_the_best_model_has_its_card_its_signature_and_its_pipeline(review, views: dict[str, str]) -> None:
     visit = review(views["best model of docs_library"])
+    visit.page.get_by_role("link", name="bertline-docs_library").first.wait_for()
+    shown(visit, "champion")
     shown(visit, re.compile("^On docs_library the encoder loses"))
     shown(visit, "from transformers import pipeline")
     shown(visit, "Inputs (1)")
@@ -107,3 +110,21 @@ def test_the_page_of_a_model_has_its_card_and_its_signature(review, views: dict[
     for width in (800, 1400):
         visit.page.set_viewport_size({"width": width, "height": 900})
         assert visit.cut(NOTE) == [], width
+    visit.page.get_by_role("link", name=re.compile(r"^smoke: MLM")).click()  # the pipeline that made it
+    visit.page.get_by_role("heading", name=re.compile(r"^smoke: MLM")).first.wait_for()
+
+
+def test_the_curves_of_two_pretrainings_are_on_one_chart(review, views: dict[str, str]) -> None:
+    chart = review(views["pretraining curves"]).page.locator(".js-plotly-plot").first
+    chart.locator(".scatterlayer .trace").nth(1).wait_for()
+    curves = chart.evaluate("(chart) => chart.data.map((curve) => [curve.name, curve.x.length])")
+    names = {name for name, _ in curves}  # a curve has a band around it, of the same name
+    assert len(names) == 2 and all(re.match(r"pretrain: MLM \d\.\d\d$", name) for name in names)
+    assert all(points >= 3 for _, points in curves) and shows_something(chart)
+
+
+def test_why_a_trial_failed_is_one_click_away(review, views: dict[str, str]) -> None:
+    visit = review(views["failed trials of sweep@docs_library"])
+    visit.page.get_by_role("link", name=re.compile(r"^encoder · trial \d$")).first.click()
+    shown(visit, re.compile("^The loss of step .* training has diverged"))
+    visit.page.get_by_text("Failed", exact=True).first.wait_for()

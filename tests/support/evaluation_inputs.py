@@ -162,7 +162,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
     against |= {"combined": (-0.05, 0.0001)} if "combined" in arms else {}
     against |= {key: (base - value, 0.0001) for key, (_, value) in _BASELINES[kind].items()}
     comparisons = {
-        key: {"difference": difference, **(_noise(difference, p_value) if full else {})}
+        key: comparison(difference, p_value) if full else {"difference": difference}
         for key, (difference, p_value) in against.items()
     }
     strongest = max(baselines, key=lambda key: baselines[key]["dev"])
@@ -216,10 +216,11 @@ def _encoders(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _noise(difference: float, p_value: float) -> dict[str, Any]:
+def comparison(difference: float, p_value: float) -> dict[str, Any]:
     """What a comparison says where the noise is known."""
     verdict = "not shown" if p_value >= 0.05 else "better" if difference > 0 else "worse"
     return {
+        "difference": difference,
         "interval": [difference - 0.04, difference + 0.04],
         "p_value": p_value,
         "standard_error": 0.02,

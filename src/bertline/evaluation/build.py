@@ -1,24 +1,37 @@
-"""The stage `evaluate`: an HTML report, its figures as files, and curves for `dvc plots`."""
+"""The stage `evaluate`: a report from the template `report.html`, its figures as files, and curves for `dvc plots`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
-from bertline.evaluation.charts import dropped_charts, pretraining_charts, task_charts
+from bertline.corpus.document import Document
+from bertline.corpus.storage import read_documents
+from bertline.evaluation.charts import Captioned, dropped_charts, pretraining_charts, task_charts
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
-from bertline.evaluation.overlap import Overlaps, measure_overlap
-from bertline.evaluation.report import report_page
+from bertline.evaluation.html import in_unit, metric_name, rendered, score, test_score
+from bertline.evaluation.overlap import Overlap, Overlaps, measure_overlap
+from bertline.evaluation.reference import reference_for
 from bertline.evaluation.task_section import TaskSection
 from bertline.foundation.files import folder_written_atomically, write_atomically
+from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import write_manifest
+from bertline.foundation.seeds import unit_interval
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.registry import kind_named
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, shown_means
+from bertline.modeling.families import FAMILIES
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Metric, shown_means
+from bertline.tokenization.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
@@ -29,17 +42,13 @@ def build_evaluation(
 ) -> dict[str, float | int]:
     """Write `report.html`, `curves/`, `confusion/` and `plots/`; the same artifacts give the same bytes.
 
-    Args:
-        config: Content of the report, and settings of the overlap measurement.
-        pipeline: Its artifacts.
-        out: Folder to write.
-        num_workers: Number of processes that search the corpus for test rows; the result does not depend on it.
+    `num_workers` processes search the corpus for test rows.
 
     Returns:
         Headline figures of the pipeline: pretraining, and each task's score with its baselines, spread and overlap.
 
     Raises:
-        ArtifactError: An earlier stage has not been run.
+        ArtifactError: An earlier stage has not been run, or its artifact has another format.
     """
     facts = read_facts(pipeline, config.title)
     pretraining, dropped = ([], []) if facts.taken_from else (pretraining_charts(facts), dropped_charts(facts))
@@ -53,9 +62,8 @@ def build_evaluation(
         )
         for task in facts.tasks
     ]
-    charts = [*pretraining, *dropped]
-    for task in tasks:
-        charts += [*task.charts.scores, *task.charts.trials, *task.charts.vectors]
+    of_tasks = (task.charts for task in tasks)
+    charts = [*pretraining, *dropped, *(one for of in of_tasks for one in (*of.scores, *of.trials, *of.vectors))]
     headline = headline_figures(facts, overlaps)
     page = report_page(
         facts, tasks, pipeline, pretraining=pretraining, dropped=dropped, num_documents=config.num_documents
@@ -66,9 +74,7 @@ def build_evaluation(
         for one in charts:
             (folder / "plots" / f"{one.name}.png").write_bytes(one.chart.png)
         write_tables(facts, pipeline, folder)
-        measured = {
-            task: {split: one.figures() for split, one in of_task.items()} for task, of_task in overlaps.items()
-        }
+        measured = {task: {split: one.figures() for split, one in of.items()} for task, of in overlaps.items()}
         content = {"figures": headline, "overlap": measured, "plots": sorted(one.name for one in charts)}
         write_manifest(folder, kind="evaluate", format_version=FORMAT_VERSION, content=content)
     return headline
@@ -92,23 +98,19 @@ def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfi
 
 def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
     """Return the figures of pretraining, and for each task the score, its spread, every baseline and the overlap."""
-    figures: dict[str, float | int] = {} if facts.taken_from else _pretraining_figures(facts)
+    figures: dict[str, float | int] = {}
+    if not facts.taken_from:  # held-out scores, then the measured baselines and the distances below them
+        training, scores = facts.training, shown_means(facts.pretrained_by)
+        figures |= {f"val/{shown.name}": training[f"val/{shown.name}"] for shown in scores}
+        for term in facts.pretrained_by.terms:
+            if term.figure is not None:
+                figures[term.figure] = training[term.figure]
+                figures[f"below_{term.figure}"] = training[term.figure] - training[f"val/{term.name}"]
     for task in facts.tasks:
         figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task).items()}
         for split, overlap in overlaps.get(task.name, {}).items():
             figures[f"{task.name}/overlap/{split}_rows"] = overlap.share_of_rows
             figures[f"{task.name}/overlap/{split}_ngrams"] = overlap.share_of_ngrams
-    return figures
-
-
-def _pretraining_figures(facts: Facts) -> dict[str, float | int]:
-    """Return the held-out scores, then the measured baselines and the distances below them."""
-    training, scores = facts.training, shown_means(facts.pretrained_by)
-    figures: dict[str, float | int] = {f"val/{shown.name}": training[f"val/{shown.name}"] for shown in scores}
-    for term in facts.pretrained_by.terms:
-        if term.figure is not None:
-            figures[term.figure] = training[term.figure]
-            figures[f"below_{term.figure}"] = training[term.figure] - training[f"val/{term.name}"]
     return figures
 
 
@@ -124,13 +126,10 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     for baseline, content in task.result["baselines"].items():
         figures[f"{baseline}/{metric}"] = content["test"]
     # 1: better, 0: not shown, -1: worse; comparisons without a verdict are omitted.
-    comparisons = {
-        **{
-            f"beats_{arm}": task.result["comparisons"][arm] for arm in task.arms() if arm not in ("encoder", "combined")
-        },
-        "beats_strongest": task.result["conclusion"].get("encoder", {}),
-        "combined_beats_strongest": task.result["conclusion"].get("combined", {}),
-    }
+    others = [arm for arm in task.arms() if arm not in ("encoder", "combined")]
+    comparisons = {f"beats_{arm}": task.result["comparisons"][arm] for arm in others}
+    comparisons["beats_strongest"] = task.result["conclusion"].get("encoder", {})
+    comparisons["combined_beats_strongest"] = task.result["conclusion"].get("combined", {})
     return figures | {key: AS_NUMBER[found["verdict"]] for key, found in comparisons.items() if "verdict" in found}
 
 
@@ -178,3 +177,158 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
         if all(value is not None and 0 <= value <= 1 for value in values):
             found[split] = [float(value) for value in values]
     return found
+
+
+_FEW_TASKS = 3
+"""Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""
+_FRAMES = 9
+"""Maximum number of mask predictions shown per sentence."""
+_CONSIDERED_DOCUMENTS = 2_000
+_SENTENCES = 4
+"""Sentences that a sample document shows, and has at least."""
+
+
+def report_page(
+    facts: Facts,
+    tasks: Sequence[TaskSection],
+    pipeline: PipelineFolders,
+    *,
+    pretraining: Sequence[Captioned],
+    dropped: Sequence[Captioned],
+    num_documents: int,
+) -> str:
+    """Return the report as one file without other files, with charts of `pretraining` and of what was `dropped` from
+    the corpus, and `num_documents` sample documents with their tokens."""
+    return rendered(
+        "report.html",
+        title=facts.title,
+        facts=facts,
+        training=facts.training,
+        family=FAMILIES[facts.params.get("model", {}).get("family", "bert")],
+        overview=Overview(facts, tasks),
+        tasks=tasks,
+        pretraining=pretraining,
+        reference=None if facts.taken_from else reference_for(facts.params),
+        dropped=dropped,
+        samples=_samples(pipeline, num_documents),
+        configuration={
+            name: [[key, json.dumps(value, ensure_ascii=False)] for key, value in _flat(content)]
+            for name, content in facts.params.items()
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the report says of several facts together."""
+
+    facts: Facts
+    tasks: Sequence[TaskSection]
+
+    @property
+    def few(self) -> bool:
+        """Whether each task gets a sentence and a tile."""
+        return len(self.tasks) <= _FEW_TASKS
+
+    @property
+    def held_out(self) -> str:
+        """The objective's summary of the held-out scores, compared with its baselines."""
+        baselines, values = self.facts.baselines, {}
+        for shown in shown_means(self.facts.pretrained_by):
+            value = self.facts.training[f"val/{shown.name}"]
+            values[shown.name] = in_unit(value, shown.unit)
+            if shown.name in baselines:
+                below = baselines[shown.name] - value
+                margin = f"{in_unit(abs(below), shown.unit)} {'below' if below >= 0 else 'above'}"
+                values[f"{shown.name}_baseline"] = in_unit(baselines[shown.name], shown.unit)
+                values[f"{shown.name}_margin"] = margin
+        return self.facts.pretrained_by.summary.format(**values)
+
+    def tiles(self) -> list[tuple[str, str, str]]:
+        """Return value, name and note of the main figures: of pretraining, and of each task if these are few."""
+        tiles = []
+        for shown in () if self.facts.taken_from else shown_means(self.facts.pretrained_by):
+            known = self.facts.baselines.get(shown.name)
+            if known is not None:
+                note = f"{shown.baseline} {in_unit(known, shown.unit)}"
+            else:
+                vocab_size = count(self.facts.tokenizer["vocab_size"])
+                note = shown.note.format(vocab_size=vocab_size) if isinstance(shown, Metric) else ""
+            tiles.append((in_unit(self.facts.training[f"val/{shown.name}"], shown.unit), shown.title, note))
+        return tiles + [_tile(task) for task in self.tasks if self.few]
+
+    def task_table(self) -> tuple[list[str], list[list[str]]]:
+        """Return head and rows of a table with each task's score next to the other arms and the strongest opponent."""
+        head = ["task", "test", "this encoder", "combined", "random weights", "best other encoder"]
+        head += ["strongest simple opponent", "winner", "read in pretraining?"]
+        rows = []
+        for section in self.tasks:
+            task = section.facts
+            arms, baselines, titles = task.arms(), task.baselines(), task.titles()
+            names = ("encoder", "combined", "random_weights")
+            cells = {name: test_score(arms[name]) if name in arms else "–" for name in names}
+            rivals = sorted((arm["dev_mean"], name) for name, arm in arms.items() if name.startswith("encoder_"))
+            cells["rival"] = f"{test_score(arms[rivals[-1][1]])} ({titles[rivals[-1][1]]})" if rivals else "–"
+            best = task.strongest
+            cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
+            verdict, winners = _verdict(task.result["conclusion"])
+            cells |= {winner: Markup("<b>{}</b>").format(cells[winner]) for winner in winners}
+            note = _overlap_note(section.overlaps.values()) or "–"
+            rows.append([task.name, metric_name(task.metric), *cells.values(), verdict, note])
+        return head, rows
+
+    def blanks(self) -> dict[str, list[dict[str, Any]]]:
+        """Return by sentence its predictions: the first, the last and some evenly spaced between."""
+        sentences: dict[str, list[dict[str, Any]]] = {}
+        for row in self.facts.mask_predictions:
+            sentences.setdefault(row["sentence"], []).append(row)
+        places = {name: np.linspace(0, len(rows) - 1, min(len(rows), _FRAMES)) for name, rows in sentences.items()}
+        return {name: [rows[round(place)] for place in places[name]] for name, rows in sentences.items()}
+
+
+def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return who wins in words, of the encoder alone and combined if they differ, and the columns of the winners."""
+    verdicts = {arm: conclusion[arm].get("verdict") for arm in ("encoder", "combined") if arm in conclusion}
+    said = {"better": "this encoder", "worse": "the opponent", "not shown": "not clear", None: "not known"}
+    winners: list[str] = [arm for arm, verdict in verdicts.items() if verdict == "better"]
+    if len(set(verdicts.values())) > 1:
+        return f"alone: {said[verdicts['encoder']]}; combined: {said[verdicts['combined']]}", winners
+    verdict = next(iter(verdicts.values()), None)
+    return said[verdict], ["opponent"] if verdict == "worse" else winners
+
+
+def _tile(section: TaskSection) -> tuple[str, str, str]:
+    task = section.facts
+    arms, titles = task.arms(), task.titles()
+    notes = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
+    if (best := task.strongest) is not None:
+        notes.append(f"strongest opponent: {titles[best]} {score(task.baselines()[best]['test'])}")
+    if overlap_note := _overlap_note(section.overlaps.values()):
+        notes.append(f"read in pretraining: {overlap_note}")
+    return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(notes)
+
+
+def _overlap_note(overlaps: Iterable[Overlap]) -> str:
+    """Return a note if a test set of the task is flagged; else an empty string."""
+    flagged = [found.share_of_rows for found in overlaps if found.flagged]
+    return f"{percent(max(flagged))} of test rows in part" if flagged else ""
+
+
+def _samples(pipeline: PipelineFolders, number: int) -> list[tuple[Document, list[list[str]]]]:
+    """Return some held-out documents with the tokens of their first sentences, chosen by a hash of their ids."""
+    if pipeline.corpus is None or pipeline.tokenizer is None:
+        return []
+    documents = islice(read_documents(pipeline.corpus, "validation"), _CONSIDERED_DOCUMENTS)
+    long_enough = [document for document in documents if len(document.sentences) >= _SENTENCES]
+    chosen = sorted(long_enough, key=lambda document: unit_interval("report sample", document.id))[:number]
+    tokenizer = Tokenizer.load(pipeline.tokenizer)
+    return [
+        (one, [list(tokenizer.tokens(tokenizer.encode(sentence))) for sentence in one.sentences[:_SENTENCES]])
+        for one in chosen
+    ]
+
+
+def _flat(content: Any, key: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(content, dict):
+        return [(key, content)]
+    return [pair for name, value in content.items() for pair in _flat(value, f"{key}.{name}" if key else name)]

@@ -18,7 +18,9 @@ from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.figures import Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
 from bertline.evaluation.html import metric_name, words
 from bertline.evaluation.reference import reference_for
+from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.foundation.formats import percent
+from bertline.modeling.heads import pooled
 from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -159,11 +161,7 @@ def varied(task: TaskFacts) -> list[str]:
     trials = [trial for arm in task.arms().values() for trial in arm["trials"] if trial["dev"] is not None]
     names = sorted({name for trial in trials for name in trial["params"]})
     values = {name: {trial["params"].get(name) for trial in trials} for name in names}
-    return [name for name, of_name in values.items() if len(of_name) > 1 and all(map(_is_number, of_name))]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return [name for name, found in values.items() if len(found) > 1 and {*map(type, found)} <= {int, float}]
 
 
 def _colours(task: TaskFacts) -> dict[str, str]:
@@ -223,7 +221,6 @@ def _trials(task: TaskFacts, parameter: str) -> Chart:
     return line_chart(series, x_name=words(parameter), y_name=f"dev {metric_name(task.metric)}", log_x=log_x)
 
 
-_BATCH_SIZE = 32
 _MOST_LABELS = 16
 
 
@@ -275,20 +272,10 @@ def neighbours_agree(vectors: NDArray[np.float32], labels: NDArray[np.int64]) ->
 
 def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> NDArray[np.float32]:
     """Return the mean of each text's last hidden states over its tokens, [N, hidden_size]."""
-    tokenizer = Tokenizer.load(model_folder)
-    encoder = load_encoder(model_folder).eval()
+    tokenizer, encoder = Tokenizer.load(model_folder), load_encoder(model_folder).eval()
     max_length = min(max_length, encoder.config.max_position_embeddings)  # the task may start from another encoder
-    encoded = [ids[: max_length - tokenizer.single.num_special] for ids in tokenizer.encode_batch(texts)]
-    # Texts of similar length share a batch to reduce padding.
-    order = sorted(range(len(texts)), key=lambda index: len(encoded[index]))
-    vectors = torch.empty(len(texts), encoder.config.hidden_size)
+    vectors = np.empty((len(texts), encoder.config.hidden_size), dtype=np.float32)
     with torch.inference_mode():
-        for start in range(0, len(texts), _BATCH_SIZE):
-            batch = order[start : start + _BATCH_SIZE]
-            sequences = [torch.tensor(tokenizer.single.sequence(encoded[index])) for index in batch]
-            input_ids = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokenizer.pad_id)
-            attention_mask = (input_ids != tokenizer.pad_id).long()
-            states = encoder(input_ids, torch.zeros_like(input_ids), attention_mask).hidden_states
-            weights = attention_mask.unsqueeze(-1).float()
-            vectors[batch] = (states * weights).sum(1) / weights.sum(1)
-    return vectors.numpy()
+        for rows, batch in scoring_batches(encode_texts(texts, None, tokenizer, max_length=max_length)):
+            vectors[rows] = pooled(encoder(**batch).hidden_states, batch["attention_mask"], "mean").numpy()
+    return vectors

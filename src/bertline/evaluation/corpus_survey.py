@@ -6,11 +6,9 @@ import heapq
 import random
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from bertline.corpus.document import Document, Split, label_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
@@ -89,12 +87,14 @@ class CorpusSurvey:
 
 
 def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
-    """Read a corpus and return what it looks like.
-
-    Raises:
-        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
-    """
-    sizes = _sentences_by_label(read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION))
+    """Read a corpus and return what it looks like."""
+    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    sizes = {
+        label: sum(part["counts"].get(f"{split}/sentences", 0) for split in SPLITS)
+        for label, part in manifest.get("sources", {"parts": {}})["parts"].items()
+    }
+    if len(sizes) < 2:  # a corpus of one source is one part without a name
+        sizes = {"": sum(manifest["counts"][split]["sentences"] for split in SPLITS)}
     parts = {label: Part(sentences=total) for label, total in sizes.items()}
     num_random = max(_FEWEST_RANDOM, NUM_RANDOM // len(parts))
     num_scripts = max(_FEWEST_SCRIPT_SAMPLES, _SCRIPT_SAMPLES // len(parts))
@@ -124,15 +124,6 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
         ],
         longest=[sentence for _, _, sentence in longest[:NUM_LONGEST]],
     )
-
-
-def _sentences_by_label(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of sentences of each source and language; of a corpus of one as a whole, under no name."""
-    sizes = {
-        label: sum(part["counts"].get(f"{split}/sentences", 0) for split in SPLITS)
-        for label, part in manifest.get("sources", {"parts": {}})["parts"].items()
-    }
-    return sizes if len(sizes) > 1 else {"": sum(manifest["counts"][split]["sentences"] for split in SPLITS)}
 
 
 @cache

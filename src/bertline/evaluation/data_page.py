@@ -16,7 +16,7 @@ from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.charts import Captioned
 from bertline.evaluation.corpus_survey import SHORT_CHARACTERS, CorpusSurvey, Part, doubling_bins, survey_corpus
 from bertline.evaluation.figures import Series, bar_chart, line_chart
-from bertline.evaluation.rendering import rendered
+from bertline.evaluation.html import rendered
 from bertline.evaluation.vocabulary_survey import Fit, VocabularySurvey
 from bertline.foundation.files import read_json, write_atomically
 from bertline.foundation.formats import count, percent
@@ -29,11 +29,7 @@ _MOST_OPEN = 6
 
 
 def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> None:
-    """Write the page as one file without other files; the same corpus and vocabulary give the same bytes.
-
-    Raises:
-        ArtifactError: The folder is not a corpus.
-    """
+    """Write the page as one file without other files; the same corpus and vocabulary give the same bytes."""
     manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
     drops, survey = read_json(corpus / DROPS_NAME), survey_corpus(corpus)
     page = rendered(
@@ -68,17 +64,13 @@ _AMOUNTS = ("documents", "sentences", "words")
 def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
     """Return charts of lengths, and of scripts where there are letters."""
     whole = survey.whole
-    charts = {
-        "words_per_sentence": (doubling_bins(whole.words_per_sentence), "sentences", "Sentences by number of words."),
-        "sentences_per_document": (
-            doubling_bins(whole.sentences_per_document), "documents", "Documents by number of sentences.",
-        ),
-        "scripts": (
-            [(name.title(), float(number)) for name, number in whole.scripts.most_common(8)],
-            "letters", "Letters of a sample of sentences, by script.",
-        ),
-    }  # fmt: skip
-    return [Captioned(name, bar_chart(bars, name=of), caption) for name, (bars, of, caption) in charts.items() if bars]
+    scripts = [(name.title(), float(number)) for name, number in whole.scripts.most_common(8)]
+    charts = [
+        ("sentences", doubling_bins(whole.words_per_sentence), "Sentences by number of words."),
+        ("documents", doubling_bins(whole.sentences_per_document), "Documents by number of sentences."),
+        ("letters", scripts, "Letters of a sample of sentences, by script."),
+    ]
+    return [Captioned(name, bar_chart(bars, name=name), caption) for name, bars, caption in charts if bars]
 
 
 def _part_row(label: str, part: Part) -> list[str]:

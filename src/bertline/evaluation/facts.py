@@ -46,12 +46,6 @@ class Provenance:
     versions: Mapping[str, str]
 
 
-def read_provenance(folder: Path) -> Provenance | None:
-    """Read the provenance of an artifact; None if it was written by an earlier version or taken from a checkpoint."""
-    path = folder / PROVENANCE_NAME
-    return Provenance(**read_json(path)) if path.exists() else None
-
-
 RESULT_FORMAT = 4
 """Supported format version of the sweep's result.json."""
 ARMS = ("encoder", "combined", "without_teacher", "random_weights")
@@ -106,7 +100,7 @@ class TaskFacts:
     def arms(self) -> dict[str, dict[str, Any]]:
         """Return the results of the fine-tuned encoders by name: `ARMS`, then `encoder_2` and so on; only those run."""
         order = sorted(self.result["arms"], key=lambda name: (*ARMS, name).index(name))
-        return {name: self.result["arms"][name] for name in order if self.result["arms"][name]}
+        return {name: self.result["arms"][name] for name in order}
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """Return the baselines, best on test first."""
@@ -181,12 +175,16 @@ class Facts:
 
     def origin(self) -> dict[str, str]:
         """Return when, from what and on what the results were made, by name; what is not known is left out."""
+
+        def shown_commit(commit: str) -> str:
+            return commit[:_SHORT] + (" with changes" if commit.endswith("+changes") else "")
+
         found, sections = self.provenance, self.params
         seeds = [f"{_SEEDS[name]} {sections[name]['seed']}" for name in _SEEDS if "seed" in sections.get(name, {})]
         versions = (_by_stage({one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
         facts = {
             "finished": max((one.ended for one in found), default=""),
-            "commit": _by_stage({one.stage: _shown_commit(one.commit) for one in found}),
+            "commit": _by_stage({one.stage: shown_commit(one.commit) for one in found}),
             "preset": str(sections.get("evaluate", {}).get("preset", "")),
             "seeds": ", ".join(seeds),
             "machine": _by_stage({one.stage: one.machine for one in found}),
@@ -195,10 +193,6 @@ class Facts:
             "training time": "" if self.taken_from else duration(self.training["train_time_s"]),
         }
         return {name: fact for name, fact in facts.items() if fact}
-
-
-def _shown_commit(commit: str) -> str:
-    return commit[:_SHORT] + (" with changes" if commit.endswith("+changes") else "")
 
 
 def _by_stage(facts: Mapping[str, str]) -> str:
@@ -213,18 +207,14 @@ def _by_stage(facts: Mapping[str, str]) -> str:
 
 
 def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
-    """Read the artifacts of a pipeline.
-
-    Raises:
-        ArtifactError: The folder of an earlier stage is missing or has another format.
-    """
+    """Read the artifacts of a pipeline."""
     pretrain = read_manifest(pipeline.pretrain, kind="pretrain", format_version=1)
     folders = {"corpus": pipeline.corpus, "tokenizer": pipeline.tokenizer, "examples": pipeline.examples}
     found = {
         kind: {} if folder is None else read_manifest(folder, kind=kind, format_version=1)
         for kind, folder in folders.items()
     }
-    provenances = [read_provenance(folder) for folder in (pipeline.pretrain, *pipeline.sweeps.values())]
+    provenances = [folder / PROVENANCE_NAME for folder in (pipeline.pretrain, *pipeline.sweeps.values())]
     return Facts(
         title=title,
         params=pipeline.params,
@@ -236,7 +226,7 @@ def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
         mask_predictions=read_json_lines(pipeline.pretrain / "mask_predictions.jsonl"),
         alarms=read_json_lines(pipeline.pretrain / "health.jsonl"),
         tasks=[_task_facts(pipeline, name) for name in pipeline.sweeps],
-        provenance=[one for one in provenances if one is not None],
+        provenance=[Provenance(**read_json(path)) for path in provenances if path.exists()],
     )
 
 
@@ -256,11 +246,7 @@ def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read the result.json of a sweep.
-
-    Raises:
-        ArtifactError: The file is missing or has another format version.
-    """
+    """Read the result.json of a sweep."""
     result: dict[str, Any] = read_json(path)
     if result.get("format_version") != RESULT_FORMAT:
         raise ArtifactError(

@@ -109,21 +109,21 @@ def _styled(draw: Callable[Concatenate[Figure, P], str]) -> Callable[P, Chart]:
 
 def _for_page(svg: str, description: str) -> Markup:
     """Return matplotlib's SVG as an element that takes fonts and colours from the page around it."""
+
+    def rounded(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.1f}".removesuffix(".0")
+
     box = re.search(r'viewBox="([^"]*)"', svg)
     assert box is not None
     body = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index(">", svg.index("<svg")) + 1 :], flags=re.DOTALL)
     body = re.sub(r'<g id="said: ([^"]*)">', r"<g><title>\1</title>", body)
     body = re.sub(r'<g id="[^"]*"', "<g", body)
     body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
-    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", _rounded, tag[0]), body)
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", rounded, tag[0]), body)
     for name, light in COLOURS.items():
         body = body.replace(light, f"var(--{name})")
     body = re.sub(r"\s*\n\s*", " ", body)
     return Markup(f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(description)}">{body}')
-
-
-def _rounded(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.1f}".removesuffix(".0")
 
 
 @_styled
@@ -139,30 +139,24 @@ def line_chart(
 ) -> str:
     """Draw curves or groups of points over a common axis.
 
-    Args:
-        figure: The figure to draw on.
-        series: The curves.
-        x_name: Name of the horizontal axis.
-        y_name: Name of the vertical axis.
-        level: Named horizontal line to compare with.
-        log_x: Whether the horizontal axis is logarithmic.
-        marks: Places on the horizontal axis at which something changes, each with a short text.
+    `level` is a named horizontal line to compare with; at each of the `marks`, a place on the horizontal axis with a
+    short text, something changes.
     """
     axes = figure.subplots()
     series = sorted((curve for curve in series if curve.points), key=lambda curve: curve.style == "behind")
     for curve in series:
         _draw(axes, curve)
     if level:
-        axes.axhline(level[1], color=_colour("soft"), linestyle="--", linewidth=1.6, label=level[0])
+        axes.axhline(level[1], color=COLOURS["soft"], linestyle="--", linewidth=1.6, label=level[0])
     _scale_x(axes, sorted({x for curve in series for x, _ in curve.points}), log=log_x)
     for place, words in marks:
-        axes.axvline(place, color=_colour("soft"), linestyle=":", linewidth=1)
+        axes.axvline(place, color=COLOURS["soft"], linestyle=":", linewidth=1)
         where: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
-        axes.annotate(words, (place, 0), (3, 3), **where, color=_colour("soft"), fontsize=11)
+        axes.annotate(words, (place, 0), (3, 3), **where, color=COLOURS["soft"], fontsize=11)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
     axes.yaxis.set_major_formatter(_number)
     axes.set_xlabel(x_name)
-    axes.set_title(y_name, loc="right", fontsize=11, color=_colour("soft"))
+    axes.set_title(y_name, loc="right", fontsize=11, color=COLOURS["soft"])
     names = [str(name) for name in axes.get_legend_handles_labels()[1]]
     columns = max(1, min(3, _CHARACTERS // (max(map(len, names)) + 6)))
     figure.set_size_inches(_WIDTH, _PLOT_HEIGHT + 0.26 * math.ceil(len(names) / columns))
@@ -171,7 +165,7 @@ def line_chart(
 
 
 def _draw(axes: Axes, curve: Series) -> None:
-    colour = _colour(curve.colour)
+    colour = COLOURS[curve.colour]
     if curve.style == "dots":
         axes.plot(
             *zip(*curve.points, strict=True), "o", color=colour, alpha=0.75, label=curve.name, markersize=8, mew=0
@@ -210,7 +204,7 @@ def dot_chart(figure: Figure, rows: Sequence[Row], *, x_name: str) -> str:
     """
     axes = _rows_below_each_other(figure, len(rows), 0.6)
     for place, row in enumerate(rows):
-        colour, said = _colour(row.colour), score(row.mean, row.spread)
+        colour, said = COLOURS[row.colour], score(row.mean, row.spread)
         _name_row(axes, place, row.name, said)
         if row.interval is not None:
             axes.plot(row.interval, [place, place], "|-", color=colour, linewidth=0.8, alpha=0.8, markersize=8)
@@ -229,7 +223,7 @@ def dot_chart(figure: Figure, rows: Sequence[Row], *, x_name: str) -> str:
 def bar_chart(figure: Figure, rows: Sequence[tuple[str, float]], *, name: str) -> str:
     """Draw amounts as horizontal bars with their numbers."""
     axes = _rows_below_each_other(figure, len(rows), 0.42)
-    axes.barh(range(len(rows)), [value for _, value in rows], height=0.26, color=_colour("c0"))
+    axes.barh(range(len(rows)), [value for _, value in rows], height=0.26, color=COLOURS["c0"])
     axes.set_axis_off()
     axes.set_xlim(0, max(value for _, value in rows) or 1)
     for place, (label, value) in enumerate(rows):
@@ -267,12 +261,12 @@ def small_multiples(figure: Figure, groups: Sequence[tuple[str, Points]], *, x_n
     for panel, (name, points) in zip(panels, groups, strict=False):
         panel.set_axis_on()
         panel.set(xticks=[], yticks=[])
-        panel.spines[:].set(visible=True, color=_colour("rule"))
+        panel.spines[:].set(visible=True, color=COLOURS["rule"])
         panel.set_title(shortened(name, 18), fontsize=11)
-        panel.add_patch(_dots(every, color=_colour("soft"), linewidth=2.5, alpha=0.22))
-        panel.add_patch(_dots(points, color=_colour("c0"), linewidth=4, alpha=0.8))
+        panel.add_patch(_dots(every, color=COLOURS["soft"], linewidth=2.5, alpha=0.22))
+        panel.add_patch(_dots(points, color=COLOURS["c0"], linewidth=4, alpha=0.8))
         panel.autoscale_view()
-    figure.supxlabel(f"across: {x_name}\nup: {y_name}", x=0, ha="left", fontsize=11, color=_colour("soft"))
+    figure.supxlabel(f"across: {x_name}\nup: {y_name}", x=0, ha="left", fontsize=11, color=COLOURS["soft"])
     return f"{y_name} by {x_name}, one panel each for {', '.join(name for name, _ in groups)}"
 
 
@@ -281,10 +275,6 @@ def _dots(points: Points, **style: Any) -> PathPatch:
     path = Path([point for point in points for _ in range(2)], [Path.MOVETO, Path.LINETO] * len(points))
     path.should_simplify = False
     return PathPatch(path, fill=False, capstyle="round", **style)
-
-
-def _colour(name: str) -> str:
-    return COLOURS[name]
 
 
 def _number(value: float, _: float = 0) -> str:

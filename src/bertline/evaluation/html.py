@@ -1,12 +1,17 @@
-"""Numbers and words as pages show them, and the HTML of the errors of a task."""
+"""Pages from the templates next to this, each one file, for light and dark schemes: the page, numbers and words as it
+shows them, and the HTML of the errors of a task."""
 
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from bertline.foundation.formats import count, percent
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from bertline.foundation.formats import count, duration, percent, signed
+from bertline.foundation.verdicts import NOISE_UNKNOWN
 from bertline.tasks.metrics.names import metric_name as metric_name
 
 _FEW = 6
@@ -106,6 +111,22 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0] + " …"
 
 
+def settings_in_words(params: dict[str, object]) -> str:
+    """Return hyperparameters as a phrase."""
+    named = [f"{words(name)} {setting(value)}" for name, value in sorted(params.items())]
+    return listing(named or ["the defaults"])
+
+
+def test_score(arm: dict[str, Any]) -> str:
+    """Return an arm's mean on test with its spread; a single seed has no spread."""
+    return score(arm["test_mean"], arm["test_std"])
+
+
+def test_name(split: str) -> str:
+    """Return the name of a test split in a sentence."""
+    return "test" if split == "test" else f"test ({words(split.removeprefix('test_'))})"
+
+
 CHARACTERS = 420
 
 _NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
@@ -164,3 +185,29 @@ def plain(value: Any) -> str:
 def words(name: str) -> str:
     """Return a name of the configuration or of an artifact as words."""
     return name.replace("_", " ")
+
+
+_FILTERS = (
+    count, duration, percent, signed, in_unit, listing, metric_name, number_of, score, shortened, words,
+    settings_in_words, test_name, test_score, math.exp,
+)  # fmt: skip
+
+
+def rendered(template: str, **facts: Any) -> str:
+    """Return a page of `templates/`; all text in it is escaped, except what is marked as HTML."""
+    environment = Environment(
+        loader=PackageLoader("bertline.evaluation"),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {one.__name__: one for one in _FILTERS}
+    facts |= {"contents": [], "noise_unknown": NOISE_UNKNOWN.capitalize(), "without_empty": _without_empty}
+    return environment.get_template(template).render(facts)
+
+
+def _without_empty(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the head and the rows of a table without the columns whose cells are all empty or a dash."""
+    columns = [place for place in range(len(head)) if not rows or any(row[place] not in ("", "–") for row in rows)]
+    return [[line[place] for place in columns] for line in (head, *rows)]

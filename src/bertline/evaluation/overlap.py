@@ -7,7 +7,7 @@ stored, so that memory does not depend on the size of the corpus.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -93,8 +93,10 @@ def measure_overlap(
     wanted = {n: np.unique(np.concatenate(of_length)) for n, of_length in all_grams.items()}
     found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     if wanted:
-        work = partial(_found_in_row_group, wanted=wanted)
-        for part in ordered_map(work, _row_groups(corpus), num_workers=num_workers):
+        manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
+        shards = [corpus / name for name in manifest["shards"]["train"]]
+        row_groups = ((path, index) for path in shards for index in range(_opened(path).num_row_groups))
+        for part in ordered_map(partial(_found_in_row_group, wanted=wanted), row_groups, num_workers=num_workers):
             for n, indices in part.items():
                 found[n][indices] = True
     overlaps = {}
@@ -112,14 +114,6 @@ def measure_overlap(
             touched=touched,
         )
     return overlaps
-
-
-def _row_groups(corpus: Path) -> Iterator[tuple[Path, int]]:
-    manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
-    for name in manifest["shards"]["train"]:
-        with _opened(corpus / name) as shard:
-            number = shard.num_row_groups
-        yield from ((corpus / name, index) for index in range(number))
 
 
 def _found_in_row_group(place: tuple[Path, int], *, wanted: Mapping[int, Hashes]) -> dict[int, NDArray[np.int64]]:

@@ -71,11 +71,9 @@ class ReferenceCurve:
     def differences(self, params: Mapping[str, Any]) -> list[str]:
         """Describe the settings of another run that differ and affect learning."""
         ours, theirs = (dict(_effective(settings)) for settings in (self.settings, params))
-        return [
-            f"{key} is {_shown(theirs[key])} instead of {_shown(ours[key])}"
-            for key in sorted(ours.keys() & theirs.keys())
-            if theirs[key] != ours[key]
-        ]
+        shared = [key for key in sorted(ours.keys() & theirs.keys()) if theirs[key] != ours[key]]
+        pairs = {key: ["null" if one is None else setting(one) for one in (theirs[key], ours[key])] for key in shared}
+        return [f"{key} is {here} instead of {there}" for key, (here, there) in pairs.items()]
 
 
 def reference_for(params: Mapping[str, Any]) -> ReferenceCurve | None:
@@ -85,7 +83,12 @@ def reference_for(params: Mapping[str, Any]) -> ReferenceCurve | None:
     lengths and global batch sizes. Optimizer, schedule, steps, seed and precision may differ: they are what is
     compared.
     """
-    return next((curve for curve in read_references() if _is_alike(curve.settings, params)), None)
+    own = {name: _given(_plain(params[name])) for name in _ALIKE if name in params}
+    for curve in read_references():
+        theirs = {name: _given(curve.settings[name]) for name in _ALIKE}
+        if own == theirs and _batches(curve.settings) == _batches(params):
+            return curve
+    return None
 
 
 def read_references() -> list[ReferenceCurve]:
@@ -108,13 +111,8 @@ def parse_reference(text: str, where: str) -> ReferenceCurve:
 
 
 def reference_of_run(folder: Path, *, name: str, device: str, commit: str) -> dict[str, Any]:
-    """Return the reference of a finished pretraining, as content for `write_reference`.
-
-    Args:
-        folder: Folder of the run, `runs/pretrain/FINGERPRINT`.
-        name: Name of the preset.
-        device: Description of the device.
-        commit: Commit of the code that ran.
+    """Return the reference of a finished pretraining, `runs/pretrain/FINGERPRINT`, as content for `write_reference`;
+    `name` is that of the preset, `commit` that of the code that ran.
 
     Raises:
         ArtifactError: The run is not finished.
@@ -177,26 +175,16 @@ def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[
         yield key, [[step, round(value, 5)] for step, value in shown_points]
 
 
-def _is_alike(settings: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    same = all(section in params and _given(_plain(params[section])) == _given(settings[section]) for section in _ALIKE)
-    return same and _batches(settings) == _batches(params)
-
-
 def _batches(settings: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(phase["max_length"], phase["global_batch_size"]) for phase in settings["pretrain"]["phases"]]
 
 
 def _effective(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield "pretrain.initial_embeddings", None  # references from before this key lack it
     for section in _MAY_DIFFER:
         for key, value in _plain(settings.get(section, {})).items():
             if section != "pretrain" or key in _PRETRAIN_KEYS:
                 yield f"{section}.{key}", value
     yield "pretrain.phases.steps", [phase["steps"] for phase in settings["pretrain"]["phases"]]
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else setting(value)
 
 
 def _given(section: Any) -> Any:

@@ -20,7 +20,9 @@ from bertline.evaluation.html import (
     number_of,
     score,
     setting,
+    settings_in_words,
     shortened,
+    test_name,
     with_diverged,
     words,
 )
@@ -32,7 +34,6 @@ from bertline.kinds.registry import kind_named
 from bertline.tasks.stored_rows import COLLECTION
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
-_ERRORS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,11 @@ class TaskSection:
     @property
     def about(self) -> str:
         """What the task asks for."""
-        return _SOURCES.get(self.facts.source) or self._kind.about(self.facts.result["labels"])
+        return _SOURCES.get(self.facts.source) or self.kind.about(self.facts.result["labels"])
 
     @property
-    def _kind(self) -> type[TaskKind[Any, Any, Any]]:
+    def kind(self) -> type[TaskKind[Any, Any, Any]]:
+        """The kind of the task."""
         return kind_named(self.facts.result["task_kind"])
 
     def comparisons(self) -> Iterator[Table]:
@@ -72,28 +74,16 @@ class TaskSection:
             titles = {name: title for name, title in self.facts.titles().items() if name in comparisons}
             if not titles:
                 continue
-            note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; " + (
-                "the noise of seeds, of rows and of rows from one source is counted together."
-                if any("p_value" in found for found in comparisons.values())
-                else _NOT_KNOWN
-            )
-            rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
+            note, rows = _NOT_KNOWN, []
+            for name, title in titles.items():
+                found, known = comparisons[name], ["–", "–", "not known"]
+                if "p_value" in found:
+                    interval = " to ".join(map(signed, found["interval"]))
+                    known = [interval, score(found["smallest_visible"]), _OUTCOMES[found["verdict"]]]
+                    note = "the noise of seeds, of rows and of rows from one source is counted together."
+                rows.append([title, signed(found["difference"]), *known])
+            note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; {note}"
             yield Table(head, rows, heading="" if split == "test" else test_name(split), note=note)
-
-    @property
-    def num_trials(self) -> int:
-        """Trials of the encoder."""
-        return len(self.facts.arms()["encoder"]["trials"])
-
-    @property
-    def num_seeds(self) -> int:
-        """Seeds of the encoder that have a score."""
-        return len(self.facts.arms()["encoder"]["seeds"])
-
-    @property
-    def row_measure(self) -> str:
-        """What the correctness of a row is, in words."""
-        return self._kind.row_measure(self.facts.metric)
 
     def apart(self, split: str) -> list[float]:
         """Return the mean correctness of the test rows with overlap and of the others; empty if either are few."""
@@ -111,23 +101,22 @@ class TaskSection:
             if not metrics:
                 continue
             metrics.sort(key=lambda metric: metric != self.facts.metric)  # the selection metric comes first
-            rows = [
-                [titles[name], *(_cell(one, split, each) for each in metrics), *_interval_cell(one, split), _seeds(one)]
-                for name, one in systems.items()
-            ]
-            interval = [] if split == "dev" else [f"95 % interval of {metric_name(self.facts.metric)}"]
+            # Dev has no interval, because it was used for selection.
+            interval, rows = [] if split == "dev" else [f"95 % interval of {metric_name(self.facts.metric)}"], []
+            for name, one in systems.items():  # an arm has means over seeds, a baseline single scores
+                values = [one["scores"].get(split, {}).get(metric) for metric in metrics]
+                cells = [
+                    "–" if value is None else score(value["mean"], value["std"]) if "seeds" in one else score(value)
+                    for value in values
+                ]
+                if interval:
+                    bounds = one["intervals"][split]
+                    cells.append(" to ".join(map(score, bounds)) if bounds else "–")
+                seeds = with_diverged(len(one["seeds"]), one["num_diverged"]) if "seeds" in one else "–"
+                rows.append([titles[name], *cells, seeds])
             size = self.facts.result["rows"].get(split)
             heading = words(split) + (f", {number_of(size, 'row')}" if size else "")
             yield Table(["", *map(metric_name, metrics), *interval, "seeds"], rows, heading=heading)
-
-    def chosen_on_dev(self) -> list[str]:
-        """Return the settings that were chosen on dev for the compared systems."""
-        titles = self.facts.titles()
-        return [
-            f"{titles[name]} ({', '.join(words(f'{key} {value}') for key, value in one['settings'].items())})"
-            for name, one in self.facts.systems().items()
-            if one.get("settings")
-        ]
 
     def admissions(self) -> list[str]:
         """Return what the trials of each arm have to admit."""
@@ -144,22 +133,17 @@ class TaskSection:
 
         def rank(candidate: dict[str, Any]) -> tuple[int, float]:
             # A candidate whose seeds all diverged has no mean and comes last.
-            return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
+            return candidate["num_diverged"], -candidate["dev_mean"] if candidate["dev"] else math.inf
 
         return [
             [
                 settings_in_words(one["params"]),
                 score(one["dev_mean"], one["dev_std"]) if one["dev"] else "–",
-                with_diverged(len(one["dev"]), one.get("num_diverged", 0)),
+                with_diverged(len(one["dev"]), one["num_diverged"]),
                 "chosen" if one["params"] == arm["best_params"] else "",
             ]
             for one in sorted(arm["candidates"], key=rank)
         ]
-
-    def errors(self) -> list[Markup]:
-        """Return the most confident errors of the best model on test."""
-        errors = self.facts.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
-        return [Markup(self._kind.error_block(error)) for error in errors]
 
     def details(self) -> Iterator[Table]:
         """Yield the figures that only some kinds of tasks have; none is left out."""
@@ -167,7 +151,10 @@ class TaskSection:
         if details.get("by_type"):
             yield _by_type("By type", details["by_type"])
         for name, value in details.items():
-            if name == "before" and (rows := _before_and_after(self.facts, value)):
+            if name == "before":
+                after = self.facts.result["arms"]["encoder"]["scores"]["test"]
+                means = {key: (before, after[key]["mean"]) for key, before in value.items()}
+                rows = [[metric_name(key), *map(score, both), signed(both[1] - both[0])] for key, both in means.items()]
                 note = "The order that the candidates came in, and the order that the encoder puts them into (mean "
                 head = ["", "before", "after", "difference"]
                 yield Table(head, rows, heading="Before and after", note=f"{note}over seeds).")
@@ -199,11 +186,6 @@ class TaskSection:
         labels: list[str] = self.facts.result["details"].get("labels") or self.facts.result["labels"]
         return labels
 
-    @property
-    def has_numbered_labels(self) -> bool:
-        """Whether the columns of the matrix are headed by numbers, as the labels are many or long."""
-        return len(self.labels) > _MOST_HEADS or max(map(len, self.labels)) > _LONGEST_HEAD
-
     def example(self) -> list[tuple[str, Markup]]:
         """Return the first row of train, (name, value) by column; empty if the rows are not there."""
         path = self.facts.folder / "train.parquet"
@@ -216,61 +198,15 @@ class TaskSection:
         ]
 
 
-def test_score(arm: dict[str, Any]) -> str:
-    """Return an arm's mean on test with its spread; a single seed has no spread."""
-    return score(arm["test_mean"], arm["test_std"])
-
-
-def test_name(split: str) -> str:
-    """Return the name of a test split in a sentence."""
-    return "test" if split == "test" else f"test ({words(split.removeprefix('test_'))})"
-
-
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
-
-
-def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
-    known = ["–", "–", "not known"]
-    if "p_value" in found:
-        interval = " to ".join(map(signed, found["interval"]))
-        known = [interval, score(found["smallest_visible"]), _OUTCOMES[found["verdict"]]]
-    return [title, signed(found["difference"]), *known]
 
 
 _FEWEST_ROWS = 10
 """Minimum number of rows for a separate average."""
 
 
-def _cell(system: dict[str, Any], split: str, metric: str) -> str:
-    value = system["scores"].get(split, {}).get(metric)
-    if value is None:
-        return "–"
-    return score(value["mean"], value["std"]) if isinstance(value, dict) else score(value)
-
-
-def _interval_cell(system: dict[str, Any], split: str) -> list[str]:
-    """Return the interval over the rows of a test split; dev has none, because it was used for selection."""
-    if split == "dev":
-        return []
-    bounds = system["intervals"][split]
-    return [f"{score(bounds[0])} to {score(bounds[1])}" if bounds else "–"]
-
-
-def _seeds(system: dict[str, Any]) -> str:
-    return with_diverged(len(system["seeds"]), system.get("num_diverged", 0)) if "seeds" in system else "–"
-
-
-def settings_in_words(params: dict[str, object]) -> str:
-    """Return hyperparameters as a phrase."""
-    named = [f"{words(name)} {setting(value)}" for name, value in sorted(params.items())]
-    return listing(named or ["the defaults"])
-
-
-# Details that only some kinds of tasks have: confusion matrix, scores by type, scores before and after re-ranking.
-
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
-_MOST_HEADS, _LONGEST_HEAD = 6, 14
 _MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
 
@@ -283,15 +219,6 @@ def _by_type(heading: str, by_type: Mapping[str, Mapping[str, float]]) -> Table:
         shown = names if scores.get("support", scores.get("rows")) != 0 else ("support", "rows")
         rows.append([kind, *(_figure(scores.get(name) if name in shown else None) for name in names)])
     return Table(["", *map(metric_name, names)], rows, heading=heading)
-
-
-def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> list[list[str]]:
-    after: Mapping[str, Any] = task.result["arms"]["encoder"]["scores"].get("test", {})
-    means = {name: after[name]["mean"] for name in before if name in after}
-    return [
-        [metric_name(name), score(before[name]), score(mean), signed(mean - before[name])]
-        for name, mean in means.items()
-    ]
 
 
 def _figure(value: Any) -> str:

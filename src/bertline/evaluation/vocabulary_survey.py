@@ -177,12 +177,8 @@ def survey_vocabulary(
 ) -> VocabularySurvey:
     """Measure the vocabulary of a tokenizer folder on a corpus, compared with others, which are WordPiece.
 
-    Args:
-        folder: The tokenizer artifact.
-        corpus: The text of the corpus artifact.
-        compare: Folders, `vocab.txt` files or hub names of other vocabularies.
-        was_trained: Whether the vocabulary was trained on this corpus, so that a WordPiece's first half is the
-            vocabulary of half the size.
+    `compare` has folders, `vocab.txt` files or hub names. Of a WordPiece that was trained on this corpus
+    (`was_trained`), the first half is the vocabulary of half the size.
 
     Raises:
         DataError: A named vocabulary cannot be read.
@@ -242,11 +238,7 @@ def survey_vocabulary(
 
 
 def vocabulary_named(name: str) -> Vocabulary:
-    """Return the vocabulary of a folder, a `vocab.txt` or a hub name that the configuration gives to compare with.
-
-    Raises:
-        DataError: It cannot be read.
-    """
+    """Return the vocabulary of a folder, a `vocab.txt` or a hub name that the configuration gives to compare with."""
     path = Path(name).expanduser()
     try:
         return read_vocabulary(path if path.is_file() else resolve_folder(name))

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bertline.encoders.loading import load_model, save_model
-from bertline.export.card import encoder_card, task_card
+from bertline.export.card import CardFacts, encoder_card, read_card_facts, task_card
 from bertline.export.config import ExportConfig
-from bertline.export.facts import CardFacts, read_card_facts
-from bertline.export.onnx import Marks, checked_sequences, export_onnx
+from bertline.export.onnx import checked_sequences, export_onnx
 from bertline.export.usage import VectorSettings, write_sentence_transformer
 from bertline.export.views import Architecture, architecture_in, verify_model
 from bertline.finetuning.task_file import write_task_file
@@ -19,6 +18,7 @@ from bertline.foundation.files import folder_written_atomically, sha256_of_file,
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
 from bertline.modeling.families import GENERATOR
+from bertline.modeling.weight_files import WEIGHTS_NAME
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"
@@ -42,7 +42,7 @@ def build_export(
         config: Names, licence, formats, tolerances.
         pretrain_folder: Folder of the encoder with its pretraining heads.
         sweep_folders: Folder of the sweep artifact of each task, with the best model in `best/`.
-        pipeline_facts: `params`, `commit`, `metrics` by stage and `manifests` by stage; unknown ones may be missing.
+        pipeline_facts: `params`, `commit`, and by stage `metrics` and `manifests`; unknown ones may be missing.
         out: Folder to write; replaced only if all checks pass.
 
     Returns:
@@ -90,7 +90,7 @@ def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, 
     predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]
     rows = next((path for path in predictions if path.exists()), source / "predictions.parquet")
     onnx = _onnx(facts.export, target, "BertModel", rows, max_length)
-    return _finished(target, encoder_card(facts, onnx, _weight_bytes(target)), difference, onnx)
+    return _finished(target, encoder_card(facts, onnx, size_of_path(target / WEIGHTS_NAME)), difference, onnx)
 
 
 def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) -> dict[str, Any]:
@@ -106,14 +106,8 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
     difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
     graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
-    rows, marks = sweep_folder / "predictions.parquet", _marks(kind.config)
-    onnx = _onnx(facts.export, target, graph, rows, max_length, marks=marks)
-    return _finished(target, task_card(facts, task, onnx, _weight_bytes(target)), difference, onnx)
-
-
-def _marks(config: Any) -> Marks:
-    marks: tuple[Marks, ...] = ("shared_tokens", "word_case")
-    return next((name for name in marks if getattr(config, name, "plain") == "marked"), "none")
+    onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, kind.config)
+    return _finished(target, task_card(facts, task, onnx, size_of_path(target / WEIGHTS_NAME)), difference, onnx)
 
 
 def _onnx(
@@ -122,18 +116,13 @@ def _onnx(
     architecture: Architecture,
     predictions: Path,
     max_length: int,
-    *,
-    marks: Marks = "none",
+    task: Any = None,
 ) -> dict[str, Any] | None:
     if not config.onnx:
         return None
     say(f"export: {folder.name}: ONNX")
-    sequences = checked_sequences(folder, architecture, predictions, max_length=max_length, marks=marks)
+    sequences = checked_sequences(folder, architecture, predictions, max_length=max_length, task=task)
     return export_onnx(config, folder, architecture, sequences, max_length=max_length)
-
-
-def _weight_bytes(folder: Path) -> int:
-    return (folder / "model.safetensors").stat().st_size
 
 
 def _finished(folder: Path, card: str, difference: float, onnx: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,22 +1,35 @@
-"""Model cards, from the template `card.md`: what a model is, its data, its scores against baselines, and its limits."""
+"""Model cards, from the template `card.md`: what a model is, its data, its scores against baselines, and its limits.
+
+Facts come from manifests, scores, configuration and the kinds of tasks; unknown ones are omitted.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bertline.export.facts import CardFacts
-from bertline.export.usage import escaped, interval, shown
+from bertline.export.config import ExportConfig
+from bertline.export.usage import Usage, escaped, interval, is_pair, shown
+from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
 from bertline.foundation.formats import markdown_table, signed, with_spread, without_local_paths
-from bertline.foundation.manifests import versions_of
+from bertline.foundation.manifests import MANIFEST_NAME, versions_of
 from bertline.foundation.mappings import value_at
+from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, GENERATOR
-from bertline.pretraining.objectives.base import LossTerm, shown_means
+from bertline.modeling.huggingface import read_config
+from bertline.modeling.weight_files import count_parameters
+from bertline.pretraining.objectives import objective_from
+from bertline.pretraining.objectives.base import LossTerm, Objective, shown_means
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
+from bertline.tokenization.tokenizer import Tokenizer
 
 _ENCODER_CONFIG = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain")
 _AGREEMENT = {
@@ -30,14 +43,119 @@ _AGREEMENT = {
 }
 
 
-def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
-    """Return the README.md of the encoder.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardFacts:
+    """Facts of a pipeline. Mappings are empty if a fact is unknown, for example if stages were run by hand."""
 
-    Args:
-        facts: What is known of the pipeline.
-        onnx: What was measured of the ONNX files; None if there are none.
-        torch_bytes: Size of the PyTorch weights.
-    """
+    export: ExportConfig
+    model: ModelConfig
+    vocab_size: int
+    tokenizer: str
+    """What the encoder's tokenizer is: `cased WordPiece`, `lower-cased WordPiece`, or the name of another kind."""
+    num_parameters: int
+    params: Mapping[str, Any]
+    """Complete configuration."""
+    commit: str | None
+    corpus: Mapping[str, Any]
+    """Manifest of the corpus."""
+    examples: Mapping[str, Any]
+    """Manifest of the examples."""
+    objective: Objective | None
+    """Objective of pretraining; None if it is unknown or nothing was pretrained."""
+    training: Mapping[str, Any]
+    """Headline figures of pretraining."""
+    taken_from: str | None
+    """Checkpoint that was fine-tuned without further pretraining; None if an encoder was pretrained."""
+    precision: str | None
+    """Precision that `pretrain.precision` was resolved to."""
+    results: Mapping[str, Mapping[str, Any]]
+    """Content of result.json of each task's sweep."""
+
+    tasks: Mapping[str, FinishedTask]
+    """Content of task.json of each task's best model."""
+    usages: Mapping[str, Usage]
+    """Descriptions and code examples of each task's model."""
+    families: Mapping[str, str]
+    """Family of each task's encoder, as `model_type` in its config.json."""
+
+    @property
+    def start_from(self) -> str | None:
+        """Checkpoint from which pretraining continued; None if it started from random weights."""
+        return self.params.get("pretrain", {}).get("start_from")
+
+    @property
+    def hub_start(self) -> str | None:
+        """`start_from` if it is a hub name, else None: the name of a local folder does not help a reader."""
+        name = self.start_from
+        return name if name is not None and _is_hub_name(name) else None
+
+    def start_of(self, task: str) -> str | None:
+        """Describe what a task's model was fine-tuned from; None if it is the pipeline's own encoder."""
+        start = self.tasks[task].kind.config.start_from or self.taken_from
+        if start is None:
+            return None
+        if start == "random":
+            return "random weights"
+        if _is_hub_name(start):
+            return f"`{start}`"
+        return self.taken_from if start == self.taken_from else "another checkpoint"
+
+    @property
+    def encoder_max_length(self) -> int | None:
+        """Longest sequence in pretraining, for which positions were learned; None if unknown.
+
+        It is None if pretraining continued from a checkpoint, whose positions are all learned.
+        """
+        phases = self.params.get("pretrain", {}).get("phases", [])
+        if not phases or self.start_from is not None:
+            return None
+        return min(self.model.max_position_embeddings, max(phase["max_length"] for phase in phases))
+
+
+def read_card_facts(
+    config: ExportConfig, pretrain_folder: Path, sweep_folders: Mapping[str, Path], pipeline_facts: Mapping[str, Any]
+) -> CardFacts:
+    """Read the facts from the artifacts."""
+    tasks: dict[str, FinishedTask] = {}
+    usages: dict[str, Usage] = {}
+    for task, folder in sweep_folders.items():
+        best = folder / "best"
+        if (finished := read_task_file(best)) is None:
+            raise ArtifactError(f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again.")
+        pair = is_pair(finished.kind.config, folder / "predictions.parquet")
+        tasks[task], usages[task] = finished, finished.kind.usage(finished.calibration, pair=pair)
+    model, vocab_size, _ = read_config(pretrain_folder)
+    manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
+    training = manifest.get("training", {})
+    objective = training.get("objective")
+    manifests = pipeline_facts.get("manifests") or {}
+    return CardFacts(
+        export=config,
+        model=model,
+        vocab_size=vocab_size,
+        tokenizer=Tokenizer.load(pretrain_folder).description,
+        num_parameters=count_parameters(pretrain_folder),
+        params=pipeline_facts.get("params") or {},
+        commit=pipeline_facts.get("commit"),
+        corpus=manifests.get("corpus", {}),
+        examples=manifests.get("examples", {}),
+        objective=None if objective is None else objective_from(objective),
+        training=manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {}),
+        taken_from=manifest.get("taken_from"),
+        precision=training.get("resolved", {}).get("precision"),
+        results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
+        tasks=tasks,
+        usages=usages,
+        families={task: read_config(folder / "best")[0].family for task, folder in sweep_folders.items()},
+    )
+
+
+def _is_hub_name(name: str) -> bool:
+    return not Path(name).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?", name) is not None
+
+
+def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
+    """Return the README.md of the encoder, with what was measured of its ONNX files (None: there are none)."""
     # A detector fills no blanks; its generator does.
     is_detector, name = isinstance(facts.objective, ReplacedToken), facts.export.model_name
     purpose = "feature-extraction" if is_detector else "fill-mask"
@@ -58,7 +176,7 @@ def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: 
 
 
 def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
-    """Return the README.md of a task's best model; arguments are those of `encoder_card`."""
+    """Return the README.md of a task's best model, likewise."""
     name, usage, result = f"{facts.export.model_name}-{task}", facts.usages[task], facts.results[task]
     other_start, max_length = facts.start_of(task), facts.tasks[task].kind.config.max_length
     tags = list(dict.fromkeys([facts.families[task], usage.tag, *(["sentence-transformers"] if usage.vectors else [])]))
@@ -171,39 +289,34 @@ def _held_out(facts: CardFacts) -> Iterator[tuple[str, str]]:
 
 def _score_rows(result: Mapping[str, Any]) -> list[list[str]]:
     """Return rows of scores: this model's configuration first, then the other arms and the baselines."""
-    arms = {name: arm for name, arm in result["arms"].items() if arm is not None}
-    titled = [("**this model's configuration**", arms.pop("encoder"))]
-    titled += [(shown(arm["title"]), arm) for arm in arms.values()]
     rows = []
-    for title, arm in titled:
+    for name, arm in result["arms"].items():
         scores = (with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test"))
-        rows.append([title, *scores, interval(arm.get("test_interval"))])
+        title = "**this model's configuration**" if name == "encoder" else shown(arm["title"])
+        rows.append([title, *scores, interval(arm["test_interval"])])
     for baseline in result["baselines"].values():
         scores = (f"{baseline[split]:.3f}" for split in ("dev", "test"))
-        rows.append([shown(baseline["title"]), *scores, interval(baseline.get("test_interval"))])
+        rows.append([shown(baseline["title"]), *scores, interval(baseline["test_interval"])])
     return rows
 
 
 def _all_metrics(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]] | None:
     """Return a table of all metrics on all test splits; None if there is only the one shown elsewhere."""
-    scores: Mapping[str, Mapping[str, Any]] = result["arms"]["encoder"].get("scores", {})
-    splits = [split for split in result.get("test_splits", ["test"]) if split in scores]
-    metrics = dict.fromkeys(metric for split in splits for metric in scores[split])
-    if not metrics or len(metrics) == len(splits) == 1:
+    scores, splits = result["arms"]["encoder"]["scores"], result["test_splits"]
+    metrics = list(dict.fromkeys(metric for split in splits for metric in scores[split]))
+    if len(metrics) == len(splits) == 1:
         return None
-    rows = [
-        [escaped(metric), *(with_spread(one["mean"], one["std"]) if one else "" for one in of_metric)]
-        for metric, of_metric in ((metric, [scores[split].get(metric) for split in splits]) for metric in metrics)
-    ]
+    found = {metric: [scores[split].get(metric) for split in splits] for metric in metrics}
+    rows = [[escaped(name), *(with_spread(**one) if one else "" for one in of)] for name, of in found.items()]
     return ["metric", *map(escaped, splits)], rows
 
 
 def _comparisons(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence on each other system, paired with the encoder over the test rows."""
-    systems = {**{name: arm for name, arm in result["arms"].items() if arm is not None}, **result["baselines"]}
+    systems = {**result["arms"], **result["baselines"]}
     words = {"better": "beaten", "worse": "better than this model", "not shown": "no clear difference"}
-    for name, found in (result.get("comparisons") or {}).items():
-        title = shown(systems[name]["title"]) if name in systems else name
+    for name, found in result["comparisons"].items():
+        title = shown(systems[name]["title"])
         if "p_value" not in found:
             yield f"{title}: {signed(found['difference'])}; its noise was not measured"
             continue

@@ -9,17 +9,18 @@ import shutil
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from timeit import timeit
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bertline.export.config import ExportConfig
 from bertline.export.views import CHECKED_TEXTS, OUTPUT_NAMES, Architecture, ModelView, load_view, without_padding
@@ -40,10 +41,7 @@ from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    import onnx
     import onnxruntime
-
-# ONNX files: the graph in fp32 with dynamic batch and sequence axes, and a copy with int8 weights.
 
 FP32 = Path("onnx/model.onnx")
 INT8 = Path("onnx/model_int8.onnx")
@@ -81,14 +79,18 @@ def write_onnx(view: ModelView, path: Path) -> None:
             opset_version=OPSET,
             dynamo=False,
         )
-    graph = onnx.load(path)
-    _forget_origin(graph)
-    onnx.checker.check_model(graph)
-    for value in graph.graph.input:
+    model = onnx.load(path)
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    del graph.value_info[:]  # stale shapes of intermediate values break the quantizer, which infers them again
+    onnx.checker.check_model(model)
+    for value in graph.input:
         sizes = [size.dim_param for size in value.type.tensor_type.shape.dim]
         if not all(sizes):
             raise ArtifactError(f"{path}: {value.name} has the fixed shape {sizes}; the graph takes one size only.")
-    onnx.save(graph, path)
+    onnx.save(model, path)
 
 
 def write_int8(fp32: Path, int8: Path) -> None:
@@ -106,30 +108,16 @@ def write_int8(fp32: Path, int8: Path) -> None:
         quantize_dynamic(fp32, int8, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
 
 
-def open_session(path: Path, *, num_threads: int | None = None) -> onnxruntime.InferenceSession:
-    """Open an ONNX file for inference on the CPU.
-
-    Args:
-        path: Path of the file.
-        num_threads: Number of threads; None uses as many as torch, so that comparisons are fair.
-    """
+def open_session(path: Path) -> onnxruntime.InferenceSession:
+    """Open an ONNX file for inference on the CPU, with as many threads as torch, so that comparisons are fair."""
     import onnxruntime
 
     # Microsoft's Windows builds send telemetry; bertline must not.
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = num_threads or torch.get_num_threads()
+    options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
-def _forget_origin(model: onnx.ModelProto) -> None:
-    graph = model.graph
-    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
-        del part.metadata_props[:]
-        part.doc_string = ""
-    # Stale shapes of intermediate values break the quantizer; they are inferred again where needed.
-    del graph.value_info[:]
 
 
 @contextmanager
@@ -145,33 +133,19 @@ def _quiet() -> Iterator[None]:
             logging.disable(before)
 
 
-# Agreement of an ONNX file with the PyTorch model: largest difference of outputs, and agreement of decisions.
-
 Decision = Literal["label", "labels", "score", "token", "token_score", "span", "vector"]
 """Decision that is compared: `label`, the predicted label of a text; `labels`, each label of a multi-label text;
 `score`, the order of texts by a score; `token`, the predicted label or vocabulary entry of each token; `token_score`,
 the order of tokens by a score; `span`, start and end of an answer; `vector`, the order of pairs of texts by the cosine
 of their vectors."""
 
-Marks = Literal["none", "shared_tokens", "word_case"]
-"""Kind of token marks that a model reads besides token ids (`finetuning.token_marks`)."""
-
 _NUM_TEXTS = 256
 _BATCH_SIZE = 16
 # Columns of a predictions table with the model's inputs, by kind of task; `text_pair` may be missing.
 _INPUT_COLUMNS = (("question", "context"), ("query", "first_document"), ("query", "predicted"), ("text", "text_pair"))
+Batches = Sequence[Mapping[str, Tensor]]
 Outputs = list[tuple[NDArray[np.float32], ...]]
 """Tuples of output arrays, one per batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Agreement of an ONNX file with the PyTorch model in fp32."""
-
-    max_difference: float
-    """Largest absolute difference of an output value, padding excluded."""
-    decisions: float
-    """Fraction of equal decisions or, for `score`, `token_score` and `vector`, Spearman's rank correlation."""
 
 
 def decision_of(folder: Path, architecture: Architecture) -> Decision:
@@ -194,7 +168,7 @@ def decision_of(folder: Path, architecture: Architecture) -> Decision:
 
 
 def checked_sequences(
-    folder: Path, architecture: Architecture, predictions: Path, *, max_length: int, marks: Marks
+    folder: Path, architecture: Architecture, predictions: Path, *, max_length: int, task: Any = None
 ) -> Sequences:
     """Encode the first test rows of a task as the model reads them, truncated or, for marked words, split into windows.
 
@@ -204,18 +178,19 @@ def checked_sequences(
         predictions: The sweep's predictions.parquet. `CHECKED_TEXTS` replace it if it is missing or has no input
             columns.
         max_length: Maximum number of tokens of a sequence.
-        marks: Kind of token marks that the model reads.
+        task: Configuration of the task, which says what marks the model reads besides token ids.
     """
     texts, text_pairs = _checked_texts(predictions)
     if architecture == "BertModel":
         texts, text_pairs = [*texts, *(text_pairs or ())], None
     tokenizer = Tokenizer.load(folder)
-    if marks == "word_case":
+    if getattr(task, "word_case", "plain") == "marked":
         words = [list(filter(is_visible, text.split())) for text in texts]
         rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])
         return encode_words(rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=case_of).sequences
     sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
-    return with_shared_marked(sequences, tokenizer) if marks == "shared_tokens" else sequences
+    is_marked = getattr(task, "shared_tokens", "plain") == "marked"
+    return with_shared_marked(sequences, tokenizer) if is_marked else sequences
 
 
 def _checked_texts(predictions: Path) -> tuple[list[str], list[str] | None]:
@@ -228,38 +203,44 @@ def _checked_texts(predictions: Path) -> tuple[list[str], list[str] | None]:
     return list(CHECKED_TEXTS), None
 
 
-def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:
+def torch_outputs(view: ModelView, batches: Batches) -> Outputs:
     """Return the outputs of the PyTorch model by batch."""
     with torch.no_grad():
-        return [
-            tuple(output.numpy() for output in view(*(batch[name] for name in view.input_names)))
-            for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
-        ]
+        return [tuple(out.numpy() for out in view(*(batch[name] for name in view.input_names))) for batch in batches]
 
 
-def onnx_outputs(path: Path, sequences: Sequences) -> Outputs:
+def onnx_outputs(path: Path, batches: Batches) -> Outputs:
     """Return the outputs of an ONNX file by batch."""
     session = open_session(path)
-    return [
-        tuple(session.run(None, {each.name: batch[each.name].numpy() for each in session.get_inputs()}))
-        for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
-    ]
+    names = [each.name for each in session.get_inputs()]
+    return [tuple(session.run(None, {name: batch[name].numpy() for name in names})) for batch in batches]
 
 
-def compare(found: Outputs, expected: Outputs, sequences: Sequences, decision: Decision) -> Agreement:
-    """Compare the outputs of two models, without padding."""
-    batches = scoring_batches(sequences, batch_size=_BATCH_SIZE)
-    masks = [batch["attention_mask"].numpy().astype(bool) for _, batch in batches]
+def compare(file: Path, expected: Outputs, batches: Batches, decision: Decision) -> dict[str, Any]:
+    """Compare an ONNX file with the outputs of the PyTorch model in fp32.
+
+    Returns:
+        `file` and `bytes`; `max_difference`, the largest one of an output value, padding excluded; `agreement`, the
+        fraction of equal decisions or, for `score`, `token_score` and `vector`, Spearman's rank correlation.
+    """
+    found = onnx_outputs(file, batches)
+    masks = [batch["attention_mask"].numpy().astype(bool) for batch in batches]
     differences = [
         np.abs(without_padding(one, mask) - without_padding(other, mask)).max()
         for ours, theirs, mask in zip(found, expected, masks, strict=True)
         for one, other in zip(ours, theirs, strict=True)
     ]
     one, other = (_decided(outputs, masks, decision) for outputs in (found, expected))
-    in_order = decision in ("score", "token_score", "vector")
-    agreement = _agreement_of_order(one, other) if in_order else float(np.mean(one == other))
-    # NumPy's max propagates NaN, which no tolerance accepts.
-    return Agreement(float(np.max(differences)), agreement)
+    agreement = float(np.mean(one == other))
+    if decision in ("score", "token_score", "vector"):  # where all values on both sides are equal, no order differs
+        has_order = any((values != values[:1]).any() for values in (one, other))
+        agreement = spearman(one, other) if has_order else 1.0
+    return {
+        "file": f"{file.parent.name}/{file.name}",
+        "bytes": file.stat().st_size,
+        "max_difference": float(np.max(differences)),  # NumPy's max propagates NaN, which no tolerance accepts
+        "agreement": round(agreement, 6),
+    }
 
 
 def _decided(outputs: Outputs, masks: list[NDArray[np.bool_]], decision: Decision) -> NDArray:
@@ -296,14 +277,6 @@ def _cosines(hidden_states: list[NDArray[np.float32]], masks: list[NDArray[np.bo
     return (vectors @ vectors.T)[np.triu_indices(len(vectors), k=1)]
 
 
-def _agreement_of_order(found: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
-    """Return Spearman's rank correlation; 1 if all values on both sides are equal, because no order differs."""
-    has_order = any((values != values[:1]).any() for values in (found, expected))
-    return spearman(found, expected) if has_order else 1.0
-
-
-# Export of a folder's ONNX files, with checks against the PyTorch model and latency measurements.
-
 BATCH_SIZES = (1, 32)
 _RUNS = 7
 _MIN_RUNS = 3
@@ -323,10 +296,9 @@ def export_onnx(
     Args:
         config: Formats and tolerances.
         folder: Hugging Face folder with tokenizer; `onnx/` is added to it.
-        architecture: Architecture, which determines the outputs of the graph.
-        sequences: Sequences to check the files with.
-        max_length: Number of tokens of a sequence in latency measurements. The graph supports all positions of the
-            model.
+        architecture: What determines the outputs of the graph.
+        sequences: What to check the files with.
+        max_length: Number of tokens of a sequence in latency measurements; the graph takes all positions of the model.
 
     Returns:
         Facts for the manifest and the card: size, largest difference and agreement of each file compared with the
@@ -338,8 +310,8 @@ def export_onnx(
     """
     view = load_view(folder, architecture)
     decision = decision_of(folder, architecture)
-    expected = torch_outputs(view, sequences)
-
+    batches = [batch for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)]
+    expected = torch_outputs(view, batches)
     try:
         write_onnx(view, folder / FP32)
     except (RuntimeError, ArtifactError) as error:
@@ -349,31 +321,30 @@ def export_onnx(
         reason = str(error).strip().partition("\n")[0]
         warn(f"{folder.name}: no ONNX file was made, for PyTorch's exporter does not trace this encoder ({reason}).")
         return None
-    fp32 = compare(onnx_outputs(folder / FP32, sequences), expected, sequences, decision)
+    fp32 = compare(folder / FP32, expected, batches, decision)
     # `not <=` also rejects NaN.
-    if not fp32.max_difference <= config.onnx_tolerance:
+    if not fp32["max_difference"] <= config.onnx_tolerance:
         raise ArtifactError(
-            f"{folder / FP32} differs from the PyTorch model by {fp32.max_difference:.2e}, over export.onnx_tolerance "
-            f"= {config.onnx_tolerance:.0e}. Nothing was exported."
+            f"{folder / FP32} differs from the PyTorch model by {fp32['max_difference']:.2e}, over "
+            f"export.onnx_tolerance = {config.onnx_tolerance:.0e}. Nothing was exported."
         )
     files = {"onnx": folder / FP32}
     measurements: dict[str, Any] = {
         "decision": decision,
         "num_texts": len(sequences),
-        "files": {"onnx": _facts(FP32, folder, fp32)},
+        "files": {"onnx": fp32},
     }
     if config.int8:
         write_int8(folder / FP32, folder / INT8)
-        int8 = compare(onnx_outputs(folder / INT8, sequences), expected, sequences, decision)
-        facts = _facts(INT8, folder, int8)
-        if int8.decisions >= config.int8_min_agreement:
+        int8 = compare(folder / INT8, expected, batches, decision)
+        if int8["agreement"] >= config.int8_min_agreement:
             files["onnx_int8"] = folder / INT8
-            measurements["files"]["onnx_int8"] = facts
+            measurements["files"]["onnx_int8"] = int8
         else:
             (folder / INT8).unlink()
-            measurements["refused_int8"] = facts
+            measurements["refused_int8"] = int8
             warn(
-                f"{folder.name}: the int8 model agrees with the original to {int8.decisions:.3f}, below "
+                f"{folder.name}: the int8 model agrees with the original to {int8['agreement']:.3f}, below "
                 f"export.int8_min_agreement = {config.int8_min_agreement}; it is left out."
             )
     if config.measure_latency:
@@ -381,22 +352,10 @@ def export_onnx(
     return measurements
 
 
-def _facts(file: Path, folder: Path, agreement: Agreement) -> dict[str, Any]:
-    return {
-        "file": file.as_posix(),
-        "bytes": (folder / file).stat().st_size,
-        "max_difference": agreement.max_difference,
-        "agreement": round(agreement.decisions, 6),
-    }
-
-
 def measure_latency(views: Mapping[str, ModelView], files: Mapping[str, Path], *, max_length: int) -> dict[str, Any]:
     """Measure the median latency of full batches, with sequences of `max_length` tokens.
 
-    Args:
-        views: PyTorch models with the same vocabulary by name.
-        files: ONNX files of the first of them by name.
-        max_length: Number of tokens of a sequence.
+    `views` are PyTorch models with the same vocabulary by name, `files` ONNX files of the first of them.
 
     Returns:
         `latency_ms`, milliseconds by name, then batch size (`{"torch": {"1": 12.3, "32": 210.0}, ...}`), `machine` and
@@ -421,18 +380,14 @@ def measure_latency(views: Mapping[str, ModelView], files: Mapping[str, Path], *
             taken = _in_turns(runs)
         for name, times in taken.items():
             measured[name][str(batch_size)] = round(1000 * statistics.median(times), 3)
-    return {"latency_ms": measured, "machine": machine_name(), "max_length": max_length}
-
-
-def machine_name() -> str:
-    """Return the processor and the number of threads used, without which a latency is meaningless."""
-    threads = torch.get_num_threads()
-    return f"{processor_name()}, {threads} {'thread' if threads == 1 else 'threads'}"
+    threads = torch.get_num_threads()  # without processor and threads, a latency is meaningless
+    machine = f"{processor_name()}, {threads} {'thread' if threads == 1 else 'threads'}"
+    return {"latency_ms": measured, "machine": machine, "max_length": max_length}
 
 
 def _in_turns(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
     """Run all functions in turns; return the seconds of each run by name."""
-    first = {name: [_seconds(run)] for name, run in runs.items()}
+    first = {name: [timeit(run, number=1)] for name, run in runs.items()}
     if sum(times[0] for times in first.values()) > _ENOUGH_S:
         return first
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -441,11 +396,5 @@ def _in_turns(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
         if turn >= _MIN_RUNS and time.perf_counter() - started > _ENOUGH_S:
             break
         for name, run in runs.items():
-            times[name].append(_seconds(run))
+            times[name].append(timeit(run, number=1))
     return times
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    before = time.perf_counter()
-    run()
-    return time.perf_counter() - before

@@ -21,8 +21,6 @@ from bertline.foundation.files import write_json
 from bertline.foundation.formats import without_local_path
 from bertline.modeling.huggingface import read_config
 
-# Markdown of a model card: escaped names and formats of cells.
-
 # Characters that begin emphasis, code, links or images. An underscore inside a word has no meaning.
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
@@ -118,12 +116,10 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
     The vectors equal those of `bertline.load(folder).embed`: pooled, not normalized. Cosine similarity normalizes them
     itself.
     """
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for number, (path, kind) in enumerate(kinds)
-    ]
-    write_json(folder / "modules.json", modules)
+    modules = enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
+    named = "sentence_transformers.models"
+    content = [{"idx": n, "name": str(n), "path": path, "type": f"{named}.{kind}"} for n, (path, kind) in modules]
+    write_json(folder / "modules.json", content)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     settings = {
         "__version__": {},

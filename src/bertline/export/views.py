@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from bertline.encoders.loading import Head, load_encoder, load_model
 from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json
 from bertline.modeling.huggingface import CONFIG_NAME, config_mapping, read_config
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -111,8 +110,6 @@ def load_view(folder: Path, architecture: Architecture) -> ModelView:
     return ModelView(model, architecture).eval()
 
 
-# Verification that transformers and bertline compute the same for an exported folder.
-
 # Accents, capitals, punctuation, digits, Chinese, control and unknown characters, [MASK], an overlong word, no text.
 CHECKED_TEXTS = (
     "The function returns a new array of the given shape and type.",
@@ -131,13 +128,8 @@ _MAX_SEQUENCE = 64
 def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float) -> float:
     """Check a folder against transformers: all outputs at all positions except padding, label names and token ids.
 
-    Args:
-        folder: Folder with model and tokenizer.
-        labels: Expected label names by index; None if the model has none.
-        tolerance: Largest absolute difference of an output that passes.
-
     Returns:
-        Largest absolute difference.
+        The largest absolute difference of an output.
 
     Raises:
         ArtifactError: A difference is above the tolerance, token ids or labels differ, or transformers finds missing,
@@ -149,7 +141,12 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
     reference_tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     _verify_tokenizer(folder, reference_tokenizer)
     architecture = architecture_in(folder)
-    reference = _reference(folder)
+    reference, info = getattr(transformers, architecture).from_pretrained(
+        folder, local_files_only=True, output_loading_info=True
+    )
+    if problems := {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}:
+        raise ArtifactError(f"{folder}: transformers does not load all of it, and nothing more: {problems}.")
+    reference.eval()
     if labels is not None:
         theirs = tuple(reference.config.id2label[index] for index in range(reference.config.num_labels))
         if theirs != tuple(labels):
@@ -159,11 +156,16 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
         view = load_view(folder, architecture)
         read = {name: inputs[name] for name in view.input_names}
         expected, found = reference(**read), view(*read.values())
-    real = inputs["attention_mask"].bool()
-    return max(
-        _held(folder, name, without_padding(ours, real), without_padding(theirs, real), tolerance)
-        for name, ours, theirs in zip(OUTPUT_NAMES[architecture], found, expected.to_tuple(), strict=False)
-    )
+    real, differences = inputs["attention_mask"].bool(), []
+    for name, ours, theirs in zip(OUTPUT_NAMES[architecture], found, expected.to_tuple(), strict=False):
+        difference = (without_padding(ours, real) - without_padding(theirs, real)).abs().max().item()
+        if not difference <= tolerance:  # which rejects NaN, too
+            raise ArtifactError(
+                f"{folder}: {name} differ from transformers' by {difference:.2e}, over export.logits_tolerance = "
+                f"{tolerance:.0e}. Nothing was exported."
+            )
+        differences.append(difference)
+    return max(differences)
 
 
 def _verify_tokenizer(folder: Path, reference: Any) -> None:
@@ -189,15 +191,6 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
         )
 
 
-def _reference(folder: Path) -> Any:
-    cls = getattr(transformers, read_json(folder / CONFIG_NAME)["architectures"][0])
-    model, info = cls.from_pretrained(folder, local_files_only=True, output_loading_info=True)
-    problems = {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}
-    if problems:
-        raise ArtifactError(f"{folder}: transformers does not load all of it, and nothing more: {problems}.")
-    return model.eval()
-
-
 def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:
     """Return the checked texts as padded pairs, encoded by transformers."""
     config = read_config(folder)[0]
@@ -212,14 +205,3 @@ def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:
     if kinds_of_types > 1:
         inputs["token_type_ids"] += NUM_SEGMENT_TYPES * (inputs["input_ids"] % kinds_of_types)
     return inputs
-
-
-def _held(folder: Path, name: str, found: Tensor, expected: Tensor, tolerance: float) -> float:
-    difference = (found - expected).abs().max().item()
-    # `not <=` also rejects NaN.
-    if not difference <= tolerance:
-        raise ArtifactError(
-            f"{folder}: {name} differ from transformers' by {difference:.2e}, over export.logits_tolerance = "
-            f"{tolerance:.0e}. Nothing was exported."
-        )
-    return difference

@@ -97,7 +97,8 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
     settings = config_mapping(folder)
     problem_type = settings.get("problem_type")
     weights = read_weight_names(folder)
-    has_head = bool({"classifier.weight", "qa_outputs.weight"} & weights)
+    if not {"classifier.weight", "qa_outputs.weight"} & weights:
+        return None
     labels = read_labels(folder) if "classifier.weight" in weights else ()
     base = {"max_length": max_length, **_NEVER_TRAINED}
     word_settings: dict[str, Any] = {
@@ -107,7 +108,7 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
     }
     config: Any
     match (settings.get("architectures") or [""])[0]:
-        case "BertForSequenceClassification" if has_head and problem_type == "regression":
+        case "BertForSequenceClassification" if problem_type == "regression":
             if len(labels) > 1:
                 warn(f"{folder} predicts {len(labels)} numbers for a text (problem_type: regression), not one.")
                 return None
@@ -115,9 +116,9 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
                 kind="regression", low=-math.inf, high=math.inf, head="linear", pooling="mean", metric="pearson", **base
             )
             labels = ()
-        case "BertForSequenceClassification" if has_head and len(labels) == 1:
+        case "BertForSequenceClassification" if len(labels) == 1:
             config = RerankingTaskConfig(kind="reranking", num_candidates=1, num_negatives=0, metric="map", **base)
-        case "BertForSequenceClassification" if has_head:
+        case "BertForSequenceClassification":
             config = ClassificationTaskConfig(
                 kind="classification",
                 labels=labels,
@@ -128,7 +129,7 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
                 shared_tokens="plain",
                 **base,
             )
-        case "BertForTokenClassification" if has_head and all(_IOB2_LABEL.fullmatch(label) for label in labels):
+        case "BertForTokenClassification" if all(_IOB2_LABEL.fullmatch(label) for label in labels):
             config = TokenClassificationTaskConfig(
                 kind="token_classification",
                 head="softmax",
@@ -137,14 +138,14 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
                 **word_settings,
                 **base,
             )
-        case "BertForTokenClassification" if has_head:
+        case "BertForTokenClassification":
             tags = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
             warn(
                 f"{folder}: its tags ({tags}) are not IOB2 (O, B-TYPE, I-TYPE), so each word gets its tag, and words "
                 "are not joined to entities."
             )
             config = TaggingTaskConfig(kind="tagging", metric="accuracy", **word_settings, **base)
-        case "BertForQuestionAnswering" if has_head:
+        case "BertForQuestionAnswering":
             labels = ()  # where the head is called a classifier (ModernBERT), it has two outputs all the same
             question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
             config = QuestionAnsweringTaskConfig(

@@ -23,7 +23,7 @@ from bertline.foundation.errors import ArtifactError, DataError
 from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind, require_texts, row_ids
 from bertline.kinds.classification import Prediction
 from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
-from bertline.modeling.bert import EncodedInDetail, MaskedLanguageModel
+from bertline.modeling.bert import EncodedInDetail
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
 from bertline.tasks.stored_rows import StoredRows
@@ -43,49 +43,6 @@ class Guess(NamedTuple):
 
     token: str
     probability: float
-
-
-def fill_blanks(
-    model: MaskedLanguageModel | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
-) -> list[list[Guess]]:
-    """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
-
-    Raises:
-        DataError: The text has no `[MASK]`, or more than `max_length` tokens.
-    """
-    # [MASK] stands for the family's own mask token, `<mask>` for example, which may be written too.
-    ids = sequence_of(tokenizer, text.replace(MASK, tokenizer.mask_token), None, max_length)[0]
-    blanks = [position for position, token in enumerate(ids) if token == tokenizer.mask_id]
-    if not blanks:
-        raise DataError(f"no {MASK} in {text!r}; write {MASK} where a word is missing.")
-    device = next(model.parameters()).device
-    input_ids = torch.tensor([ids], device=device)
-    with torch.no_grad():
-        output = model(input_ids, torch.zeros_like(input_ids), None, torch.tensor([blanks], device=device))
-        # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
-        probabilities = output.mlm_logits[0, :, : tokenizer.vocab_size].softmax(-1)  # [blanks, V]
-    special = torch.tensor(sorted(tokenizer.special_ids), device=device)
-    best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, tokenizer.vocab_size - len(special)))
-    return [
-        [Guess(*guess) for guess in zip(tokenizer.readable_tokens(tokens), values, strict=True)]
-        for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-
-
-def sequence_of(tokenizer: Tokenizer, text: str, text_pair: str | None, max_length: int) -> tuple[list[int], list[int]]:
-    """Encode one sequence as token ids and token types. `[MASK]` is encoded as the mask token.
-
-    Raises:
-        DataError: The sequence has more than `max_length` tokens; it is not truncated, which could lose a mask.
-    """
-    layout = tokenizer.single if text_pair is None else tokenizer.pair
-    first, second = tokenizer.encode(text), [] if text_pair is None else tokenizer.encode(text_pair)
-    ids = layout.sequence(first, second)
-    of_first = layout.first_length(len(first), len(second))
-    types = [0] * of_first + [1] * (len(ids) - of_first)
-    if len(ids) > max_length:
-        raise DataError(f"the text has {len(ids)} tokens; the model reads at most {max_length}. Shorten it.")
-    return ids, types
 
 
 def filled(model: LoadedModel, sentence: str, *, num_guesses: int) -> str:
@@ -131,13 +88,15 @@ class RowPredictor(ABC):
     tokenizer: Tokenizer
     num_cut = 0
     """Number of rows so far that were truncated to the model's maximum length."""
+    num_documents_cut = 0
+    """Number of truncated documents so far, of a task that searches documents."""
 
     def for_thread(self) -> Self:
         """Return a copy for another thread, with shared weights and its own count of truncated inputs."""
         copied = copy.copy(self)
         # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
         copied.tokenizer = self.tokenizer.copy()
-        copied.num_cut = 0
+        copied.num_cut = copied.num_documents_cut = 0
         return copied
 
     @abstractmethod
@@ -158,8 +117,6 @@ class TaskPredictor(RowPredictor):
 
     num_probabilities: int | None = None
     """Number of labels that a classifier lists in a file with their probabilities; None lists all."""
-    num_documents_cut = 0
-    """Number of truncated documents so far, of a task that searches documents."""
 
     def __init__(
         self, kind: TaskKind[Any, Any, Any], calibration: Calibration, model: nn.Module, tokenizer: Tokenizer
@@ -177,11 +134,6 @@ class TaskPredictor(RowPredictor):
             ranks=Ranks(),
             scoring_tokens=_TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE,
         )
-
-    def for_thread(self) -> Self:
-        copied = super().for_thread()
-        copied.num_documents_cut = 0
-        return copied
 
     def predict(self, *inputs: Any, **named: Any) -> list[Any]:
         """Return the prediction for each input, in order."""
@@ -302,7 +254,24 @@ class LoadedModel:
                 "masked language model head",
                 "artifacts/pretrain, an encoder's export or (ELECTRA) a generator",
             )
-        return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
+        # [MASK] stands for the family's own mask token, `<mask>` for example, which may be written too.
+        tokenizer = self.tokenizer
+        ids = self._sequence(text.replace(MASK, tokenizer.mask_token), None)[0]
+        blanks = [position for position, token in enumerate(ids) if token == tokenizer.mask_id]
+        if not blanks:
+            raise DataError(f"no {MASK} in {text!r}; write {MASK} where a word is missing.")
+        input_ids = torch.tensor([ids], device=self.device)
+        with torch.no_grad():
+            places = torch.tensor([blanks], device=self.device)
+            output = self.model(input_ids, torch.zeros_like(input_ids), None, places)
+            # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
+            probabilities = output.mlm_logits[0, :, : tokenizer.vocab_size].softmax(-1)  # [blanks, V]
+        special = torch.tensor(sorted(tokenizer.special_ids), device=self.device)
+        best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, tokenizer.vocab_size - len(special)))
+        return [
+            [Guess(*guess) for guess in zip(tokenizer.readable_tokens(tokens), values, strict=True)]
+            for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
 
     def embed(
         self, texts: Sequence[str], pooling: Pooling | None = None, batch_size: int = 32, *, role: Role | None = None
@@ -357,9 +326,19 @@ class LoadedModel:
         return TokenVectors(tuple(self.tokenizer.tokens(ids)), detail.hidden_states[layer][0].cpu().numpy())
 
     def _in_detail(self, text: str, text_pair: str | None) -> tuple[list[int], EncodedInDetail]:
-        ids, types = sequence_of(self.tokenizer, text, text_pair, self.max_length)
+        ids, types = self._sequence(text, text_pair)
         with torch.no_grad():
             return ids, self.encoder.forward_in_detail(*torch.tensor([[ids], [types]], device=self.device))
+
+    def _sequence(self, text: str, text_pair: str | None) -> tuple[list[int], list[int]]:
+        """Return token ids and types of a sequence; one that is too long is not truncated, which could lose a mask."""
+        layout = self.tokenizer.single if text_pair is None else self.tokenizer.pair
+        first, second = (self.tokenizer.encode(each or "") for each in (text, text_pair))
+        ids = layout.sequence(first, second)
+        of_first = layout.first_length(len(first), len(second))
+        if len(ids) > self.max_length:
+            raise DataError(f"the text has {len(ids)} tokens; the model reads at most {self.max_length}. Shorten it.")
+        return ids, [0] * of_first + [1] * (len(ids) - of_first)
 
     def _cannot(self, what: str, head: str, where: str) -> ArtifactError:
         return ArtifactError(f"{self.name} cannot {what}: it has no {head}. Load {where} instead.")

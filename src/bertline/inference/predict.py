@@ -141,12 +141,11 @@ class _PerThread(threading.local):
 def prediction_threads(device: torch.device, asked: int | None) -> Iterator[int]:
     """Yield the number of prediction threads; within the context, each of them computes on one core.
 
-    One thread per block of rows is faster than all threads on one block at a time: threads do not wait for each other
-    in the many short operations of a small model, and Python's overhead between operations is parallelized too. The
-    threads share the model's weights; results do not depend on their number.
+    One thread per block of rows is faster than all threads on one block: they do not wait for each other in the many
+    short operations of a small model, and Python's overhead is parallelized too. They share the model's weights.
 
-    On a CPU the number is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). On other devices, which compute
-    one batch at a time, it is 1.
+    On a CPU the number is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). Other devices compute one batch
+    at a time.
     """
     if device.type != "cpu":
         yield 1
@@ -190,9 +189,9 @@ def predict_file(
         source: Path of the input.
         target: Path of the output.
         columns: Names of the columns to read.
-        layout: Reading options of the input; they also apply to the documents, except for the format.
+        layout: Reading options of the input; all but the format also apply to the documents.
         how: Options of prediction.
-        output: Whether to add predictions or vectors.
+        output: What to add.
         documents: Documents that a retrieval model searches.
 
     Raises:
@@ -258,12 +257,7 @@ def predict_file(
 
 @contextmanager
 def _work_folder(target: Path) -> Iterator[Path]:
-    """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output.
-
-    Raises:
-        DataError: Another process is writing the output, or its format is `.txt`.
-        MachineError: The folder cannot be written.
-    """
+    """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output."""
     if format_of(target) == "txt":
         raise DataError(
             f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
@@ -285,11 +279,7 @@ def _work_folder(target: Path) -> Iterator[Path]:
 
 
 def _columns_read(first: Record, inputs: list[InputColumn], columns: FileColumns) -> str:
-    """Return which columns are read, by the arguments of the command line that name them, and which are not.
-
-    Raises:
-        DataError: The first row lacks one, or a column is named that this model does not read.
-    """
+    """Return which columns are read, by the arguments of the command line that name them, and which are not."""
     named = {f"{each.name}_column": getattr(columns, each.name) for each in fields(columns)}
     argument = {column.name: next(key for key in named if named[key] == column.name) for column in inputs}
     reads = ", ".join(argument.values())
@@ -330,11 +320,7 @@ def _task_of(
 def _searching(
     task: TaskPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
 ) -> tuple[SearchedDocuments, int]:
-    """Read and encode the documents; return a task that searches them, and the number of truncated documents.
-
-    Raises:
-        DataError: The file has no documents, or one cannot be read.
-    """
+    """Read and encode the documents; return a task that searches them, and the number of truncated documents."""
     ids: list[str] = []
     is_text = format_read(documents.path, layout) == "txt"
     records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +24,7 @@ from bertline.inference.model import LoadedModel, RowPredictor, TaskPredictor
 from bertline.inference.predict import TextVectors
 from bertline.inference.row_files import cell
 from bertline.kinds.base import FileColumns, InputColumn
-from bertline.kinds.retrieval import Hit, Retrieval
+from bertline.kinds.retrieval import Retrieval
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_source import Record
 from bertline.tracking.registration import Serving
@@ -80,46 +80,33 @@ class GivenDocuments(TaskPredictor):
         super().__init__(task.kind, task.calibration, task.model, task.tokenizer)
 
     def with_top_k(self, top_k: Any) -> Self:
-        """Return a copy with another number of documents.
-
-        Raises:
-            DataError: The number is not a whole number above 0.
-        """
+        """Return a copy with another number of documents."""
         if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
             raise DataError(f"top_k is {top_k!r}; expected a whole number, at least 1.")
         copied = copy.copy(self)
         copied.top_k = int(top_k)
         return copied
 
-    def predict(self, queries: Sequence[str], documents: Sequence[Sequence[str]]) -> list[list[Hit]]:  # type: ignore[override]
-        """Return the best of its own documents for each query; equal lists of documents are encoded once."""
-        rows: dict[tuple[str, ...], list[int]] = {}
-        for row, texts in enumerate(documents):
-            rows.setdefault(tuple(texts), []).append(row)
-        hits_of_queries: list[list[Hit]] = [[] for _ in queries]
-        for texts, numbers in rows.items():
-            hits = self.kind.serve(self, [queries[row] for row in numbers], texts, self.top_k)
-            for row, of_query in zip(numbers, hits, strict=True):
-                hits_of_queries[row] = of_query
-        return hits_of_queries
-
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return [*super().file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        return [
-            {"document_ids": [str(hit.number) for hit in hits], "scores": [hit.score for hit in hits]}
-            for hits in self.predict(*inputs)
-        ]
+        """Return the best of its own documents for each query; equal lists of documents are encoded once."""
+        queries, documents = inputs
+        rows: dict[tuple[str, ...], list[int]] = {}
+        for row, texts in enumerate(documents):
+            rows.setdefault(tuple(texts), []).append(row)
+        outputs: list[dict[str, Any]] = [{} for _ in queries]
+        for texts, numbers in rows.items():
+            of_queries = self.kind.serve(self, [queries[row] for row in numbers], texts, self.top_k)
+            for row, hits in zip(numbers, of_queries, strict=True):
+                ids, scores = [str(hit.number) for hit in hits], [hit.score for hit in hits]
+                outputs[row] = {"document_ids": ids, "scores": scores}
+        return outputs
 
 
 class ServedModel:
-    """A model that predicts tables.
-
-    Args:
-        model: Loaded model; without a task, it computes the vectors of texts.
-        settings: Limits of a request.
-    """
+    """A model that predicts tables; without a task, it computes the vectors of texts."""
 
     def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
         self._settings = settings
@@ -164,13 +151,8 @@ class ServedModel:
 
 
 def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> Serving:
-    """Return what MLflow records about an exported folder, with a made-up row as example.
-
-    Args:
-        folder: Exported folder of a task or of the encoder.
-        pair: Whether an input of the task is a pair of texts.
-        dataset: Name of the task and path of its rows; None for the encoder.
-    """
+    """Return what MLflow records about the exported folder of a task (whose inputs may be a `pair`) or of the encoder,
+    with a made-up row as example. `dataset`: name of the task and path of its rows; None for the encoder."""
     model = ServedModel(load(str(folder), device="cpu"), ServingSettings())
     predictor = model.predictor
     inputs = {str(column.name): column.holds for column in model.inputs(pair=pair)}
@@ -190,11 +172,7 @@ def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> 
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ServedModel:
-    """Load a folder. MLflow calls this by its name.
-
-    Args:
-        path: The folder.
-        model_config: Values of `ServingSettings`; missing ones are the defaults.
+    """Load a folder with some values of `ServingSettings`. MLflow calls this by its name.
 
     Raises:
         MlflowException: The folder is not a complete model, or a setting is wrong.
@@ -210,11 +188,7 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
 
 
 def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int | None) -> list[list[Any]]:
-    """Return the checked values of each column.
-
-    Raises:
-        DataError: See `ServedModel.predict`; the message names row and column.
-    """
+    """Return the checked values of each column; errors name row and column."""
     names = [str(column.name) for column in columns]
     unknown = [str(name) for name in table.columns if name not in names]
     if unknown:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,11 +56,7 @@ def format_of(path: Path) -> RowFormat:
 
 
 def format_read(path: Path, layout: TableLayout) -> RowFormat:
-    """Return the format to read a file in: that of the layout, or with `auto` that of the extension.
-
-    Raises:
-        DataError: The format is `auto`, and the extension is not supported.
-    """
+    """Return the format to read a file in: that of the layout, or with `auto` that of the extension."""
     return format_of(path) if layout.format == "auto" else layout.format
 
 
@@ -153,16 +150,12 @@ class RowsOutput:
 
     @classmethod
     def after(cls, block: list[Record], target: Path, *, added: pa.Schema, schema: pa.Schema | None) -> RowsOutput:
-        """Return the form of an output whose first rows are these.
+        """Return the form of an output whose first rows of the input are these.
 
-        Args:
-            block: First rows of the input.
-            target: Path of the output; its extension gives the format.
-            added: Schema of the columns that are added to those of the input.
-            schema: Schema of the input, if it is Parquet; None infers the types from the block.
+        `added` has the columns that are added to those of the input. Without the input's `schema`, which only a Parquet
+        file has, the types of a Parquet output are inferred from the block.
         """
-        names = tuple(str(name) for name in block[0].values)
-        columns = (*names, *added.names)
+        columns = (*map(str, block[0].values), *added.names)
         if format_of(target) != "parquet":
             return cls(target, columns, None)
         if schema is not None:
@@ -172,11 +165,7 @@ class RowsOutput:
         return cls(target, columns, pa.schema([*inferred, *added]))
 
     def write_block(self, rows: list[Row], path: Path) -> None:
-        """Write a block of rows, values by column, to a file.
-
-        Raises:
-            DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
-        """
+        """Write a block of rows, values by column, to a file; what differs from the first rows may not fit into it."""
         kind = format_of(self.target)
         for row in rows if kind != "jsonl" else ():
             if more := [name for name in row if name not in self.columns]:
@@ -188,20 +177,28 @@ class RowsOutput:
             with _types_named(self.target):
                 pq.write_table(pa.Table.from_pylist(rows, schema=self.schema), path, compression="zstd")
             return
-        text = io.StringIO(newline="")
+        # Types that JSON lacks, such as dates from Parquet, are written as text.
+        text, as_json = io.StringIO(newline=""), partial(json.dumps, ensure_ascii=False, default=str)
         if kind == "jsonl":
-            # Types that JSON lacks, such as dates from Parquet, are written as text.
-            text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+            text.writelines(as_json(row) + "\n" for row in rows)
         else:
             writer = csv.DictWriter(text, self.columns, delimiter="," if kind == "csv" else "\t")
-            writer.writerows({name: _in_a_field(value) for name, value in row.items()} for row in rows)
+            for row in rows:
+                encoded = {name: as_json(value) for name, value in row.items() if isinstance(value, list | dict)}
+                writer.writerow(row | encoded)
         path.write_bytes(self._compressed(text.getvalue()))
 
     def join(self, blocks: list[Path], path: Path) -> None:
         """Join the blocks into one file."""
         kind = format_of(self.target)
         if kind == "parquet":
-            _join_tables(blocks, path)
+            waiting: list[pa.Table] = []  # only a few blocks are in memory
+            with pq.ParquetWriter(path, pq.read_schema(blocks[0]), compression="zstd") as tables:
+                for block in blocks:
+                    waiting.append(pq.read_table(block))
+                    if block == blocks[-1] or sum(map(len, waiting)) >= _ROW_GROUP:
+                        tables.write_table(pa.concat_tables(waiting))
+                        waiting = []
             return
         with path.open("wb") as handle:
             if kind != "jsonl":
@@ -225,19 +222,3 @@ def _types_named(target: Path) -> Iterator[None]:
         raise DataError(
             f"{target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
         ) from error
-
-
-def _join_tables(blocks: list[Path], path: Path) -> None:
-    """Join Parquet files into one, keeping only a few of them in memory."""
-    waiting: list[pa.Table] = []
-    with pq.ParquetWriter(path, pq.read_schema(blocks[0]), compression="zstd") as writer:
-        for block in blocks:
-            waiting.append(pq.read_table(block))
-            if block == blocks[-1] or sum(map(len, waiting)) >= _ROW_GROUP:
-                writer.write_table(pa.concat_tables(waiting))
-                waiting = []
-
-
-def _in_a_field(value: Any) -> Any:
-    """Convert lists and mappings to JSON; return other values unchanged."""
-    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value

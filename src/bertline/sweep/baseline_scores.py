@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.kinds.base import TaskKind
-from bertline.sweep.baselines.base import Baseline, baselines_of
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
 from bertline.tasks.stored_rows import SplitName
@@ -61,15 +60,20 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
     if start.weights == "pretrained":
         machine = replace(bench.machine, precision="fp32")
         encoder = FrozenEncoder(start.folder, machine, max_length=kind.config.max_length)
-    made = partial(baselines_of, kind, tokenizer=Tokenizer.load(start.folder), encoder=encoder)
+    tokenizer = Tokenizer.load(start.folder)
+
+    def made(train: Any, tests: Mapping[SplitName, Any]) -> list[Baseline]:
+        given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
+        return kind.baselines(given)
+
     read = {name: kind.read(job.task_folder, name) for name in ("train", "dev", *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
     train = all_train.first(job.task.num_train_rows)
-    baselines = made(train, dev, read)
+    baselines = made(train, read)
     by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
     sizes = {min(rows, len(all_train)) for rows in job.task.label_efficiency_rows}
     for rows in sorted(sizes | {len(train)}) if sizes else []:
-        fewer = baselines if rows == len(train) else made(all_train.first(rows), dev, {"test": read["test"]})
+        fewer = baselines if rows == len(train) else made(all_train.first(rows), {"test": read["test"]})
         for baseline in fewer:
             by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
     with folder_written_atomically(target) as folder:

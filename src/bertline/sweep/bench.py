@@ -112,7 +112,11 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
     if job.task.teacher is not None:
         starts["without_teacher"] = replace(encoder, title="the same without the teacher")
-    if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and _random_weights_wanted(job.sweep, encoder):
+    wanted = job.sweep.random_weights_baseline == "always"
+    if job.sweep.random_weights_baseline == "up_to_small":
+        config = read_config(encoder.folder)[0]  # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512
+        wanted = config.num_hidden_layers <= 4 and config.hidden_size <= 512 and encoder.start == "pipeline"
+    if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and wanted:
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     for number, other in enumerate(job.sweep.encoders, start=2):
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")
@@ -148,13 +152,6 @@ def led_by(arm: Arm, by_arm: Mapping[Arm, T]) -> dict[Arm, T]:
     """
     renamed = {{arm: "encoder", "encoder": arm}.get(name, name): value for name, value in by_arm.items()}
     return dict(sorted(renamed.items(), key=lambda item: item[0] != "encoder"))
-
-
-def _random_weights_wanted(sweep: SweepConfig, encoder: EncoderStart) -> bool:
-    if sweep.random_weights_baseline != "up_to_small":
-        return sweep.random_weights_baseline == "always"
-    config = read_config(encoder.folder)[0]  # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512
-    return config.num_hidden_layers <= 4 and config.hidden_size <= 512 and encoder.start == "pipeline"
 
 
 LENGTHS = ("max_length", "query_max_length")

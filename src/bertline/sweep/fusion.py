@@ -14,7 +14,7 @@ from bertline.foundation.files import folder_written_atomically, write_json
 from bertline.kinds.retrieval import DEPTH, Found, Retrieval, bm25_of, found_by
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import PlannedSweep, kind_of, test_splits
-from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file
+from bertline.sweep.repetitions import OUTCOME, RANKING, READING, STATISTICS, TEST, Repetition, file_of
 from bertline.tasks.stored_rows import SplitName
 
 _CONSTANTS = (5, 20, 60)
@@ -93,7 +93,7 @@ def combined_seeds(
     by_words = {split: found_by(index, of_split).documents for split, of_split in rows.items()}
 
     def places(seed: Repetition, split: SplitName) -> Places:
-        return Places.of(seed.ranking(plan.job, split), by_words[split])
+        return Places.of(seed.array(plan.job, RANKING, split), by_words[split])
 
     def read(fusion: Fusion, found: Places, split: SplitName) -> NDArray[np.float64]:
         return kind.statistics(rows[split], fusion(found, len(kind.collection)), {})
@@ -116,7 +116,7 @@ def combined_seeds(
         with folder_written_atomically(combined[-1].folder(plan.job)) as folder:
             (folder / TEST).mkdir()
             for split in by_split:
-                np.save(folder / TEST / statistics_file(split), found[split])
+                np.save(folder / TEST / file_of(STATISTICS, split), found[split])
             write_json(
                 folder / TEST / READING, {"scores": by_split, "degenerate": False, "details": {}, "cut_rows": {}}
             )

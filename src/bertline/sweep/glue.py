@@ -15,35 +15,22 @@ from typing import Any
 import yaml
 
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.formats import with_spread
+from bertline.foundation.formats import markdown_table, with_spread
 
-
-def _read_sets() -> dict[str, dict[str, Any]]:
-    sets = yaml.safe_load(files("bertline.sweep").joinpath("glue.yaml").read_text(encoding="utf-8"))
-    return {one["name"]: one for one in sets}
-
-
-GLUE = _read_sets()
+_SETS = yaml.safe_load(files("bertline.sweep").joinpath("glue.yaml").read_text(encoding="utf-8"))
+GLUE: dict[str, dict[str, Any]] = {one["name"]: one for one in _SETS}
 """The nine data sets by the name of their task in conf/task, as in glue.yaml: those with the fewest rows first."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    """A data set that was found: its entry and its layout of `GLUE`, and its folder."""
+    """A data set that was found: the name of its task, its title, scores and layout of `GLUE`, and its folder."""
 
-    glue_set: Mapping[str, Any]
+    name: str
+    title: str
+    scores: Sequence[str | Mapping[str, str]]
     layout: Mapping[str, Any]
     path: Path
-
-    @property
-    def name(self) -> str:
-        """Name of the task."""
-        return str(self.glue_set["name"])
-
-    @property
-    def title(self) -> str:
-        """Title for display."""
-        return str(self.glue_set["title"])
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
@@ -80,7 +67,8 @@ def _place_of(glue_set: Mapping[str, Any], data: Path) -> FoundSet | None:
     for layout in glue_set["layouts"]:
         for folder in layout["folders"]:
             if all((data / folder / name).is_file() for name in layout["files"]):
-                return FoundSet(glue_set, layout, (data / folder).resolve())
+                path = (data / folder).resolve()
+                return FoundSet(glue_set["name"], glue_set["title"], glue_set["scores"], layout, path)
     return None
 
 
@@ -91,7 +79,7 @@ def glue_row(found: FoundSet, result: Mapping[str, Any] | None, problem: str | N
         return {**row, "scores": []}
     encoder, arms = result["arms"]["encoder"], [arm for arm in result["arms"].values() if arm]
     seconds = [run["time_s"] or 0.0 for arm in arms for run in (*arm["trials"], *arm["seeds"])]
-    scores = [one if isinstance(one, dict) else {"test": one} for one in found.glue_set["scores"]]
+    scores = [one if isinstance(one, dict) else {"test": one} for one in found.scores]
     pairs = [pair for one in scores for pair in one.items()]
     return {
         **row,
@@ -131,7 +119,7 @@ def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, e
     random = any(one["random_weights"] for row in rows for one in row["scores"])
     head = ["set", "metric", encoder, "trivial", "strongest simple", *(["random weights"] if random else [])]
     head += ["train rows", "test rows", "minutes"]
-    lines = [head, ["---"] * len(head)]
+    lines: list[list[str]] = []
     for row in rows:
         if row["problem"]:
             lines.append([row["title"], "failed", *["–"] * (len(head) - 2)])
@@ -147,18 +135,14 @@ def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, e
         if average["without_wnli"] is not None and average["without_wnli"] != average["average"]:
             said += f" ({average['without_wnli']:.3f} without WNLI)"
         lines.append([f"average of {average['num_sets']}", "", said, *[""] * (len(head) - 3)])
-    table = "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
-    return f"{table}\n\n{_notes(rows, absent)}\n"
+    return f"{markdown_table(head, lines)}\n\n{_notes(rows, absent)}\n"
 
 
 def _score(result: Mapping[str, Any], split: str, metric: str) -> dict[str, Any]:
     encoder, baselines = result["arms"]["encoder"], result["baselines"]
     other = result["arms"].get("random_weights")
-    strongest = sorted(baselines, key=lambda name: -baselines[name]["dev"])[:1]
-
-    def first_of(names: Sequence[str]) -> float | None:
-        return next((baselines[name]["scores"][split][metric] for name in names if name in baselines), None)
-
+    known = {name: one["scores"][split][metric] for name, one in baselines.items()}
+    strongest = max(baselines, key=lambda name: baselines[name]["dev"], default="none")
     return {
         "split": split,
         "metric": metric,
@@ -166,26 +150,15 @@ def _score(result: Mapping[str, Any], split: str, metric: str) -> dict[str, Any]
         "mean": encoder["scores"][split][metric]["mean"],
         "std": encoder["scores"][split][metric]["std"] if len(encoder["seeds"]) > 1 else None,
         "seeds": [seed["scores"][split][metric] for seed in encoder["seeds"]],
-        "trivial": first_of(("majority", "mean")),
-        "simple": first_of(strongest),
+        "trivial": known.get("majority", known.get("mean")),
+        "simple": known.get(strongest),
         "random_weights": dict(other["scores"][split][metric]) if other else None,
     }
 
 
-def _cells(values: Sequence[Any]) -> str:
-    return " / ".join(map(_number, values))
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return with_spread(value["mean"], value["std"])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def _cells(values: Sequence[float | Mapping[str, Any] | None]) -> str:
+    means = [value if isinstance(value, Mapping) else {"mean": value, "std": None} for value in values]
+    return " / ".join("–" if one["mean"] is None else with_spread(one["mean"], one["std"]) for one in means)
 
 
 def _notes(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:
@@ -205,4 +178,5 @@ def _notes(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:
     ]
     if absent:
         notes.append(f"Not there: {', '.join(absent)}.")
-    return "\n".join(f"- {_cell(note)}" for note in notes)
+    escaped = (note.replace("|", "\\|").replace("\n", " ") for note in notes)
+    return "\n".join(f"- {note}" for note in escaped)

@@ -37,8 +37,8 @@ from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
-OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
-MODEL, TEST = "model", "test"
+OUTCOME, READING, STATISTICS, RANKING = "outcome.json", "reading.json", "statistics.npy", "ranking.npy"
+MODEL, TEST, PREDICTIONS = "model", "test", "predictions.parquet"
 TEACHER = "teacher.json"
 """File of the teacher's own scores by split."""
 _REPETITION = "repetition"
@@ -84,18 +84,11 @@ class Repetition:
         """Return the number of truncated rows by split, and of truncated documents of a collection (`DOCUMENTS`)."""
         return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
 
-    def dev_statistics(self, job: SweepJob) -> NDArray[np.float64]:
-        """Return the row statistics of dev, [N, K]."""
-        return np.load(self.folder(job) / _DEV_STATISTICS, allow_pickle=False)
-
-    def ranking(self, job: SweepJob, split: SplitName) -> NDArray[np.int64]:
-        """Return the documents found for each query of dev or a test split, [N, K]; only the arm `encoder` on retrieval
-        has them."""
-        return np.load(self.folder(job) / TEST / f"ranking_{split}.npy", allow_pickle=False)
-
-    def test_statistics(self, job: SweepJob, split: SplitName) -> NDArray[np.float64]:
-        """Return the row statistics of a test split, [N, K]."""
-        return np.load(self.folder(job) / TEST / statistics_file(split), allow_pickle=False)
+    def array(self, job: SweepJob, name: str, split: SplitName | None = None) -> NDArray[Any]:
+        """Return a saved array: `STATISTICS` of rows, [N, K], of a test split, or of dev without one; `RANKING` of dev
+        or a test split, [N, K], the documents found for each query, which only the arm `encoder` on retrieval has."""
+        folder = self.folder(job) if split is None else self.folder(job) / TEST
+        return np.load(folder / (f"dev_{name}" if split is None else file_of(name, split)), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
@@ -135,12 +128,10 @@ def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> l
     def rows_to_read(repetition: Repetition) -> int:
         return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
 
-    def place(repetition: Repetition) -> str:
-        return (repetition.folder(plan.job) / OUTCOME).relative_to(plan.job.run_folder).as_posix()
-
     # Longest first, so that at the end no worker runs a long one while the others are idle.
     ordered = sorted(repetitions, key=rows_to_read, reverse=True)
-    return [Slot(place(each), attributes={_REPETITION: asdict(each)}) for each in ordered]
+    places = [(one.folder(plan.job) / OUTCOME).relative_to(plan.job.run_folder).as_posix() for one in ordered]
+    return [Slot(place, attributes={_REPETITION: asdict(one)}) for place, one in zip(places, ordered, strict=True)]
 
 
 def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
@@ -259,7 +250,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         if repetition.kind == "seed":
             (folder / MODEL).mkdir()
             arm.kind.save_model(result.model, folder / MODEL)
-            np.save(folder / _DEV_STATISTICS, result.dev_statistics)
+            np.save(folder / f"dev_{STATISTICS}", result.dev_statistics)
         else:
             test = arm.split("test")
             predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
@@ -290,33 +281,34 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
             predictions = arm.kind.predict(model, split.encoded, exact)
             reading.setdefault("ms_per_row", 1000 * (time.monotonic() - started) / len(split.rows))  # of `test`
             if isinstance(predictions, Found) and repetition.arm == best.arm:
-                np.save(folder / f"ranking_{name}.npy", predictions.documents)
+                np.save(folder / file_of(RANKING, name), predictions.documents)
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
             scores[name] = arm.kind.scores(statistics_of_rows)
             reading["cut_rows"][name] = arm.num_cut(name)
-            np.save(folder / statistics_file(name), statistics_of_rows)
+            np.save(folder / file_of(STATISTICS, name), statistics_of_rows)
             if name == "test":
                 if (documents := arm.kind.num_cut_documents(split.encoded)) is not None:
                     reading["cut_rows"][DOCUMENTS] = documents
                 reading["degenerate"] = arm.kind.is_degenerate(split.rows, predictions, calibration)
                 reading["details"] = arm.kind.details(split.rows, predictions, calibration)
             if repetition == best:
-                pq.write_table(arm.kind.table(split.rows, predictions, calibration), folder / predictions_file(name))
+                table = arm.kind.table(split.rows, predictions, calibration)
+                pq.write_table(table, folder / file_of(PREDICTIONS, name))
         if isinstance(arm.kind, Retrieval) and repetition.arm == best.arm:
             of_dev = arm.kind.predict(model, arm.split("dev").encoded, exact)
-            np.save(folder / "ranking_dev.npy", of_dev.documents)
+            np.save(folder / file_of(RANKING, "dev"), of_dev.documents)
         write_json(folder / READING, reading)
     return f"{repetition.arm}, seed {repetition.seed}: {scores['test'][job.task.metric]:.3f} on test"
 
 
-def predictions_file(split: SplitName) -> str:
-    """Return `predictions.parquet` for `test`, else a file name with the split's name."""
-    return "predictions.parquet" if split == "test" else f"predictions_{split}.parquet"
+def file_of(name: str, split: SplitName) -> str:
+    """Return the name of a file of a test split.
 
-
-def statistics_file(split: SplitName) -> str:
-    """Return the file name of the row statistics of a test split."""
-    return "statistics.npy" if split == "test" else f"statistics_{split}.npy"
+    >>> file_of("predictions.parquet", "test"), file_of("statistics.npy", "test_other")
+    ('predictions.parquet', 'statistics_test_other.npy')
+    """
+    stem, _, suffix = name.partition(".")
+    return name if split == "test" else f"{stem}_{split}.{suffix}"
 
 
 def _event(job: SweepJob, repetition: Repetition, outcome: dict[str, Any]) -> dict[str, Any]:

@@ -31,13 +31,15 @@ from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
 from bertline.sweep.repetitions import (
     MODEL,
+    PREDICTIONS,
+    STATISTICS,
     TEACHER,
     TEST,
     Repetition,
     best_seed,
+    file_of,
     is_random,
     num_diverged_seeds,
-    predictions_file,
 )
 from bertline.sweep.studies import curve_of, importances, last_dev
 from bertline.tasks.metrics.names import metric_name
@@ -85,10 +87,10 @@ def comparisons_by_split(
     """Measure the winners of all arms and the baselines on every test split."""
     found: dict[SplitName, Comparisons] = {}
     for split in test_splits(plan.job):
-        systems: dict[str, System] = {}
-        for arm, seeds in winners.items():
-            statistics = [seed.test_statistics(plan.job, split) for seed in seeds]
-            systems[arm] = statistics, not is_random(plan, arm, seeds[0].params)
+        systems: dict[str, System] = {
+            arm: ([one.array(plan.job, STATISTICS, split) for one in seeds], not is_random(plan, arm, seeds[0].params))
+            for arm, seeds in winners.items()
+        }
         systems |= {one.name: ([one.test_statistics[split]], True) for one in baselines}
         found[split] = Comparisons(_measured(plan, split, systems))
     return found
@@ -96,7 +98,7 @@ def comparisons_by_split(
 
 def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
     """Return the winner's scores on dev, by which versions of a model are compared later."""
-    statistics = [seed.dev_statistics(plan.job) for seed in seeds]
+    statistics = [seed.array(plan.job, STATISTICS) for seed in seeds]
     system = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
     return _measured(plan, "dev", {ENCODER: system})[ENCODER]
 
@@ -182,15 +184,12 @@ def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Differen
 def _left_out(encoder: Mapping[str, Any]) -> str:
     """Return a sentence on diverged seeds, which the scores leave out; empty if there are none.
 
-    >>> _left_out({"num_diverged": 1, "seeds": [{}, {}]}), _left_out({"seeds": [{}]})
+    >>> _left_out({"num_diverged": 1, "seeds": [{}, {}]}), _left_out({"num_diverged": 0, "seeds": [{}]})
     (' 1 of its 3 seeds diverged and is left out of this.', '')
     """
-    if not (number := encoder.get("num_diverged", 0)):
-        return ""
-    return (
-        f" {number} of its {number + len(encoder['seeds'])} seeds diverged and "
-        f"{'is' if number == 1 else 'are'} left out of this."
-    )
+    number = encoder["num_diverged"]
+    of_all = f"{number} of its {number + len(encoder['seeds'])} seeds"
+    return f" {of_all} diverged and {'is' if number == 1 else 'are'} left out of this." if number else ""
 
 
 def _clause(who: str, score: str, found: Difference) -> str:
@@ -274,7 +273,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     labels = read_task_manifest(job.task_folder)["labels"]
     best = best_seed(plan, outcomes.winners["encoder"])
     comparisons = comparisons_by_split(plan, outcomes.winners, outcomes.baselines)
-    predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
+    predictions = pq.read_table(best.folder(job) / TEST / PREDICTIONS)
     errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
@@ -290,7 +289,16 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "test_splits": test_splits(job),
         "start": plan.starts["encoder"].start,
         "arms": {arm: _arm(plan, arm, outcomes, comparisons) for arm in outcomes.winners},
-        "baselines": {baseline.name: _baseline(job, baseline, comparisons) for baseline in outcomes.baselines},
+        "baselines": {
+            one.name: {
+                "title": one.title,
+                **{split: one.scores[split][job.task.metric] for split in ("dev", "test")},
+                **_intervals(comparisons, one.name),
+                "scores": one.scores,
+                "settings": one.settings,
+            }
+            for one in outcomes.baselines
+        },
         "comparisons": comparisons["test"].with_encoder(),
         "comparisons_by_split": {split: of_split.with_encoder() for split, of_split in comparisons.items()},
         "comparison": comparisons["test"].with_encoder().get("random_weights"),
@@ -316,9 +324,14 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_json(folder / STANDING, on_dev(plan, outcomes.winners["encoder"]).to_json())
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
-            shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
+            name = file_of(PREDICTIONS, split)
+            shutil.copyfile(best.folder(job) / TEST / name, folder / name)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
-        _write_best(plan, best, folder / "best")
+        start = plan.starts["encoder"]
+        kind = kind_of(job, start)
+        shutil.copytree(best.folder(job) / MODEL, folder / "best")  # a folder that `bertline.load` opens
+        copy_tokenizer(start.folder, folder / "best", max_length=kind.config.max_length)
+        write_task_file(folder / "best", kind, best.outcome(job)["calibration"])
         content = {
             **{key: result[key] for key in ("task", "task_kind", "metric", "labels")},
             "best_seed": best.seed,
@@ -377,7 +390,14 @@ def _arm(
     by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
     scores = {split: means(of_split) for split, of_split in by_split.items()}
     num_diverged = num_diverged_seeds(job, winners, outcomes.candidates)
+    candidates = []
     runs = [seed for seed in outcomes.candidates if seed.arm == winners[0].arm]
+    for _, of_candidate in itertools.groupby(runs, lambda seed: seed.candidate):
+        repeated = list(of_candidate)
+        of_dev = [seed.outcome(job)["dev"][metric] for seed in repeated if not seed.diverged(job)]
+        mean = statistics.fmean(of_dev) if of_dev else None
+        entry = {"params": repeated[0].params, "dev_mean": mean, "dev_std": spread(of_dev), "dev": of_dev}
+        candidates.append({**entry, "num_diverged": len(repeated) - len(of_dev)})
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
@@ -394,9 +414,7 @@ def _arm(
         ],
         "best_params": winners[0].params,
         "settings": winners[0].outcome(job).get("settings", {}),
-        "candidates": [
-            _candidate(job, list(seeds)) for _, seeds in itertools.groupby(runs, lambda seed: seed.candidate)
-        ],
+        "candidates": candidates,
         "seeds": [
             {
                 "seed": seed.seed,
@@ -423,28 +441,6 @@ def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dic
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 
-def _candidate(job: SweepJob, seeds: Sequence[Repetition]) -> dict[str, Any]:
-    dev = [seed.outcome(job)["dev"][job.task.metric] for seed in seeds if not seed.diverged(job)]
-    return {
-        "params": seeds[0].params,
-        "dev_mean": statistics.fmean(dev) if dev else None,
-        "dev_std": spread(dev),
-        "dev": dev,
-        "num_diverged": len(seeds) - len(dev),
-    }
-
-
-def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Mapping[SplitName, Comparisons]) -> dict[str, Any]:
-    return {
-        "title": baseline.title,
-        "dev": baseline.scores["dev"][job.task.metric],
-        "test": baseline.scores["test"][job.task.metric],
-        **_intervals(comparisons, baseline.name),
-        "scores": baseline.scores,
-        "settings": baseline.settings,
-    }
-
-
 def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:
     """Return the test scores by training size; for the main size, those of the winners' runs."""
     metric = job.task.metric
@@ -462,25 +458,11 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
     for baseline in outcomes.baselines:
         for rows, test in baseline.test_by_rows.items():
             found[rows, baseline.name] = [test[metric]]
-    return [
-        {
-            "rows": rows,
-            "arm": name,
-            "test_mean": statistics.fmean(scores),
-            "test_std": spread(scores),
-            "num_seeds": len(scores),
-        }
-        for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0])
-    ]
-
-
-def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:
-    """Write the model with its tokenizer and task.json: a folder that `bertline.load` opens."""
-    start = plan.starts["encoder"]
-    kind = kind_of(plan.job, start)
-    shutil.copytree(best.folder(plan.job) / MODEL, folder)
-    copy_tokenizer(start.folder, folder, max_length=kind.config.max_length)
-    write_task_file(folder, kind, best.outcome(plan.job)["calibration"])
+    table = []
+    for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0]):
+        figures = {"test_mean": statistics.fmean(scores), "test_std": spread(scores), "num_seeds": len(scores)}
+        table.append({"rows": rows, "arm": name, **figures})
+    return table
 
 
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:

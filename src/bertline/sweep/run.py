@@ -53,18 +53,7 @@ def run(work: Work) -> dict[str, float]:
 
 
 def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
-    """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
-
-    Args:
-        is_led: Whether a process leads the sweep now. Called about once a second.
-
-    Returns:
-        Whether the sweep is finished. False: nobody leads it any more; what this process had begun is done.
-
-    Raises:
-        ConfigError: The studies are in a SQLite file.
-        MachineError: The studies cannot be read or written.
-    """
+    """Help with a sweep that another process leads; see `join_sweep`."""
     return join_sweep(SweepJob.of(work), is_led=is_led)
 
 
@@ -170,11 +159,8 @@ def _said(plan: PlannedSweep, sentences: list[str]) -> list[str]:
 
 def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
     """Return, and print, notes on the runs: arms without a result, a limiting number of epochs, truncated rows."""
-    left_out = [
-        f"Every run of {_name(plan, arm)} diverged or failed, so it is left out."
-        for arm in plan.starts
-        if arm not in winners
-    ]
+    missing = [_name(plan, arm) for arm in plan.starts if arm not in winners]
+    left_out = [f"Every run of {name} diverged or failed, so it is left out." for name in missing]
     return _said(plan, left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners))
 
 

@@ -146,22 +146,18 @@ def _random_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int)
     If all axes are choices, every combination is drawn once, in an order given by the seed: independent draws would
     often give the same point, and a point that was tried tells nothing new. More trials than points are not run.
     """
-    if not all(isinstance(values, ChoiceSpace) for values in space.values()):
-        return [_random_point(space, seed, number) for number in range(num_trials)]
-    grid = _grid(space)
-    return [grid[i] for i in generator(seed, "random", 0).permutation(len(grid))[:num_trials]]
-
-
-def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> Params:
-    point: Params = {}
-    for name, values in space.items():
+    if all(isinstance(values, ChoiceSpace) for values in space.values()):
+        grid = _grid(space)
+        return [grid[i] for i in generator(seed, "random", 0).permutation(len(grid))[:num_trials]]
+    points: list[Params] = [{} for _ in range(num_trials)]
+    for (number, point), (name, values) in itertools.product(enumerate(points), space.items()):
         random = generator(seed, "random", number, name)
         if isinstance(values, ChoiceSpace):
             choices = _choices(name, values)
             point[name] = choices[int(random.integers(len(choices)))]
         else:
             point[name] = math.exp(random.uniform(math.log(values.low), math.log(values.high)))
-    return point
+    return points
 
 
 def _qmc_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:

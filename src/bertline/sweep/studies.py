@@ -299,11 +299,9 @@ def _is_lost(trial: FrozenTrial) -> bool:
 
 
 def enqueue_missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: bool = False) -> None:
-    """Enqueue the slots that have no trial that has ended, runs or waits.
+    """Enqueue the slots that have no trial that has ended, runs or waits; `failed_too`: nor one that failed by itself.
 
-    Args:
-        slots: The plan. Only one process at a time may enqueue slots of a study.
-        failed_too: Enqueue also those whose trial failed by itself. Those whose process died always are.
+    Those whose process died always are. Only one process at a time may enqueue slots of a study.
     """
     for slot in missing(study, slots, failed_too=failed_too):
         study.enqueue_trial(dict(slot.params), user_attrs={_SLOT: slot.name, **slot.attributes})
@@ -339,10 +337,7 @@ def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tupl
     """Fail the running trials whose heartbeat has stopped.
 
     A trial whose process died before its first heartbeat would count as running forever, so each running trial is given
-    one when it is first seen here.
-
-    Args:
-        known: Studies and numbers of the trials that earlier calls have seen; those of this call are added.
+    one when it is first seen here: when it is not among the `known` (study, number), to which it is added.
     """
     study_id = storage.get_study_id_from_name(study.study_name)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):

@@ -32,34 +32,12 @@ from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
+from bertline.sweep import studies
 from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, num_sweep_workers, planned
 from bertline.sweep.config import SweepConfig
 from bertline.sweep.repetitions import Repetition, repetition_slots, run_repetition
 from bertline.sweep.space import Params, planned_points, space_of_arm, suggest
-from bertline.sweep.studies import (
-    CURVE,
-    ENDED,
-    LIVE,
-    REASON,
-    Slot,
-    add_missing_events,
-    best_trials,
-    checks_of,
-    configured_url,
-    enqueue_missing,
-    fail_silent_trials,
-    fail_trials,
-    missing,
-    open_storage,
-    open_study,
-    planned_trials,
-    process_name,
-    reached,
-    run_next,
-    step_of,
-    trial_event,
-    workers_matter,
-)
+from bertline.sweep.studies import CURVE, ENDED, LIVE, REASON, Slot
 
 
 def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
@@ -79,7 +57,9 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
     label = f"{job.task_name}, {arm}, trial {trial.number}"
     started = time.monotonic()
     seed = seed_for(job.sweep.seed, "trial", point)
-    run = bench.run(arm, params, num_train_rows=job.task.num_train_rows, seed=seed, checks=checks_of(job.sweep.pruner))
+    run = bench.run(
+        arm, params, num_train_rows=job.task.num_train_rows, seed=seed, checks=studies.checks_of(job.sweep.pruner)
+    )
     curve: list[list[float]] = []
     try:
         score = fine_tune(run, on_check=report_and_prune(trial, job.sweep, metric, curve)).dev_scores[metric]
@@ -120,7 +100,7 @@ def report_and_prune(
 
     def on_check(check: DevCheck) -> None:
         curve.append([check.share, check.scores[metric]])
-        if (step := step_of(sweep.pruner, check)) is not None:
+        if (step := studies.step_of(sweep.pruner, check)) is not None:
             trial.report(check.scores[metric], step)
             # At the end of its schedule a trial is finished, whatever its score.
             if check.share < 1 and trial.should_prune():
@@ -129,14 +109,14 @@ def report_and_prune(
     return on_check
 
 
-def best_points(job: SweepJob, studies: dict[Arm, optuna.Study]) -> dict[Arm, list[Params]]:
+def best_points(job: SweepJob, arms: dict[Arm, optuna.Study]) -> dict[Arm, list[Params]]:
     """Return the best points of each arm on dev; an arm without a finished trial is left out."""
     chosen: dict[Arm, list[Params]] = {}
-    for arm, study in studies.items():
+    for arm, study in arms.items():
         if not space_of_arm(job.sweep, job.task, arm):
             chosen[arm] = [{}]
             continue
-        best = best_trials(study, job.sweep.num_best)
+        best = studies.best_trials(study, job.sweep.num_best)
         if not best:
             problem = f"{job.task_name}: no trial of {arm} finished (see the messages above)"
             if arm == "encoder":
@@ -171,11 +151,11 @@ class Worker:
     def __init__(self, plan: PlannedSweep, number: int, identity: str) -> None:
         self.job, self.bench = plan.job, Bench(plan, worker=number)
         prefix = f"{self.job.task_name}/{self.job.run_folder.name}-{identity}"
-        self.storage = open_storage(self.job.studies_url)
+        self.storage = studies.open_storage(self.job.studies_url)
         self.arms: dict[Arm, optuna.Study] = {
-            arm: open_study(self.storage, f"{prefix}/{arm}", self.job.sweep) for arm in plan.starts
+            arm: studies.open_study(self.storage, f"{prefix}/{arm}", self.job.sweep) for arm in plan.starts
         }
-        self.seeds = open_study(self.storage, f"{prefix}/{_SEEDS}", self.job.sweep)
+        self.seeds = studies.open_study(self.storage, f"{prefix}/{_SEEDS}", self.job.sweep)
 
     def run_next(self) -> bool:
         """Run the next trial of the first arm in which one waits, else the next seed; return False if nothing waits."""
@@ -184,7 +164,7 @@ class Worker:
             (self.seeds, partial(run_repetition, self.bench)),
         ]
         for study, objective in objectives:
-            if run_next(study, objective, self.job.sweep, self.job.studies_url):
+            if studies.run_next(study, objective, self.job.sweep, self.job.studies_url):
                 if task := os.environ.get("BERTLINE_JOIN"):  # by which a task of a job array is known to make progress
                     with (self.job.run_folder / f"{task}.done").open("a") as handle:
                         handle.write(".")
@@ -194,7 +174,7 @@ class Worker:
     def fail_trials(self, process: str | None = None) -> None:
         """Fail the running trials of a process of this machine that has died; None: all that run."""
         for study in (*self.arms.values(), self.seeds):
-            fail_trials(study, self.job.studies_url, process)
+            studies.fail_trials(study, self.job.studies_url, process)
 
     def look_at(self, helpers: list[_Helper]) -> None:
         """Remove the helpers that were killed, and fail their trials; the others go on without them."""
@@ -223,51 +203,31 @@ class Leader(Worker):
     def queue_trials(self) -> None:
         """Enqueue the planned trials that have not ended; those that failed have another chance."""
         job = self.job
-        if configured_url(job.studies_url).get_backend_name() == "sqlite":
+        if studies.configured_url(job.studies_url).get_backend_name() == "sqlite":
             self.fail_trials()  # on the only machine this process leads: whatever runs belongs to one that has died
         for arm, study in self.arms.items():
-            study.set_user_attr("workers_matter", workers_matter(job.sweep))
+            study.set_user_attr("workers_matter", studies.workers_matter(job.sweep))
             points = planned_points(job.sweep, job.task, arm)
             self._slots[study.study_name] = [Slot(number, point) for number, point in enumerate(points)]
-            enqueue_missing(study, self._slots[study.study_name], failed_too=True)
+            studies.enqueue_missing(study, self._slots[study.study_name], failed_too=True)
 
     def run_trials(self) -> dict[Arm, list[FrozenTrial]]:
         """Work until all trials have ended, and return them."""
         self._work_at(list(self.arms.values()))
-        return {arm: planned_trials(study, ENDED) for arm, study in self.arms.items()}
+        return {arm: studies.planned_trials(study, ENDED) for arm, study in self.arms.items()}
 
     def queue_repetitions(self, repetitions: Sequence[Repetition]) -> None:
         """Enqueue the repetitions that have not ended; those that failed have another chance."""
         slots = repetition_slots(self.bench.plan, repetitions)
         if slots != self._slots[self.seeds.study_name]:
             self._slots[self.seeds.study_name] = slots
-            enqueue_missing(self.seeds, slots, failed_too=True)
+            studies.enqueue_missing(self.seeds, slots, failed_too=True)
 
     def run_repetitions(self, repetitions: Sequence[Repetition]) -> None:
         """Work until all of these repetitions have ended."""
         self.queue_repetitions(repetitions)
         self._work_at([self.seeds])
-        self._see_outcomes()
-
-    def _work_at(self, studies: Sequence[optuna.Study]) -> None:
-        while True:
-            self.look_at(self.helpers)
-            for study in studies:
-                enqueue_missing(study, self._slots[study.study_name])
-            self._write_events()
-            if self.run_next():
-                continue
-            if not any(
-                planned_trials(study, LIVE) or missing(study, self._slots[study.study_name]) for study in studies
-            ):
-                return
-            for study in studies:
-                fail_silent_trials(study, self.storage, self._known)
-            time.sleep(_LOOK_AGAIN_S)
-
-    def _see_outcomes(self) -> None:
-        """Wait until the outcomes are visible on this machine."""
-        for slot in self._slots[self.seeds.study_name]:
+        for slot in self._slots[self.seeds.study_name]:  # other machines' files may be seen here later
             file, until = self.job.run_folder / str(slot.name), time.monotonic() + _VISIBLE_WITHIN_S
             while not _is_visible(file):
                 if time.monotonic() > until:
@@ -277,13 +237,27 @@ class Leader(Worker):
                     )
                 time.sleep(_LOOK_AGAIN_S)
 
-    def _write_events(self) -> None:
-        events = (
-            trial_event(arm, trial, self.job.task.metric)
-            for arm, study in self.arms.items()
-            for trial in planned_trials(study, ENDED)
-        )
-        add_missing_events(self.job.run_folder, events)
+    def _work_at(self, wanted: Sequence[optuna.Study]) -> None:
+        while True:
+            self.look_at(self.helpers)
+            for study in wanted:
+                studies.enqueue_missing(study, self._slots[study.study_name])
+            studies.add_missing_events(self.job.run_folder, self._events())
+            if self.run_next():
+                continue
+            if not any(
+                studies.planned_trials(study, LIVE) or studies.missing(study, self._slots[study.study_name])
+                for study in wanted
+            ):
+                return
+            for study in wanted:
+                studies.fail_silent_trials(study, self.storage, self._known)
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        for arm, study in self.arms.items():
+            for trial in studies.planned_trials(study, ENDED):
+                yield studies.trial_event(arm, trial, self.job.task.metric)
 
 
 @contextmanager
@@ -291,7 +265,7 @@ def leading(plan: PlannedSweep) -> Iterator[Leader]:
     """Open the studies, enqueue the planned trials, and start the helpers, which end with the block."""
     file = plan.job.run_folder / _IDENTITY
     identity = file.read_text(encoding="utf-8") if file.exists() else token_hex(4)
-    with reached(plan.job.studies_url):
+    with studies.reached(plan.job.studies_url):
         leader = Leader(plan, identity)
         leader.queue_trials()
         write_atomically(file, identity)
@@ -300,8 +274,19 @@ def leading(plan: PlannedSweep) -> Iterator[Leader]:
 
 
 def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
-    """Help with a sweep; see `bertline.sweep.run.join`."""
-    if configured_url(job.studies_url).get_backend_name() == "sqlite":
+    """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
+
+    Args:
+        is_led: Whether a process leads the sweep now. Called about once a second.
+
+    Returns:
+        Whether the sweep is finished. False: nobody leads it any more; what this process had begun is done.
+
+    Raises:
+        ConfigError: The studies are in a SQLite file.
+        MachineError: The studies cannot be read or written.
+    """
+    if studies.configured_url(job.studies_url).get_backend_name() == "sqlite":
         raise ConfigError(
             "tracking.studies_url is a SQLite file, which several machines cannot share. Give "
             "postgresql://HOST/DATABASE, or let one machine do the sweep."
@@ -312,7 +297,7 @@ def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
             return False
         time.sleep(_LOOK_AGAIN_S)
     plan, identity = planned(job), file.read_text(encoding="utf-8")
-    with reached(job.studies_url), _helpers(plan, identity) as helpers:
+    with studies.reached(job.studies_url), _helpers(plan, identity) as helpers:
         worker = Worker(plan, 0, identity)
         while FINISHED not in worker.seeds.user_attrs:
             if not is_led():
@@ -333,7 +318,7 @@ class _Helper:
         arguments = (plan, number, identity, theirs)
         self.process = context.Process(target=_help, args=arguments, name=f"sweep-{number}", daemon=True)
         self.process.start()
-        self.name = process_name(self.process.pid)
+        self.name = studies.process_name(self.process.pid)
         theirs.close()
 
 
@@ -358,7 +343,7 @@ def _help(plan: PlannedSweep, number: int, identity: str, connection: Connection
     """Main function of a helper process."""
     end_with_parent()
     try:
-        with reached(plan.job.studies_url):
+        with studies.reached(plan.job.studies_url):
             worker = Worker(plan, number, identity)
             while not connection.poll(0 if worker.run_next() else _LOOK_AGAIN_S):
                 pass

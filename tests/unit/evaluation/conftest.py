@@ -100,12 +100,6 @@ def bare_pipeline(tmp_path: Path) -> PipelineFolders:
     return make_pipeline(tmp_path / "artifacts", tasks=(), full=False)
 
 
-@pytest.fixture
-def modest_pipeline(tmp_path: Path) -> PipelineFolders:
-    """One task without a random-weights arm, label efficiency or spread."""
-    return make_pipeline(tmp_path / "artifacts", tasks=("library",), full=False)
-
-
 def _write_corpus(folder: Path) -> None:
     folder.mkdir(parents=True)
     shards = {}

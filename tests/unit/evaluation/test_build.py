@@ -88,15 +88,7 @@ def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(
     assert page.open == []
     assert not re.search(r"@import|url\((?!#)|<script |<link|<img|<iframe", text)
     assert text.count("<script") == 1  # the template's own, for links within the page
-
-
-def test_text_of_the_corpus_and_of_tasks_cannot_become_html(built: tuple[Path, dict[str, float | int]]) -> None:
-    out, _ = built
-    page = page_of(out)
-    assert page.elements.count("script") == 1  # the template's own
-    assert (
-        '<script>alert("x")</script> & <b>bold' in page.words
-    )  # shown as text: error, mask predictions, configuration
+    assert HOSTILE in page.words  # shown as text: error, mask predictions, configuration
 
 
 def test_no_score_stands_without_its_baselines_and_spread(built: tuple[Path, dict[str, float | int]]) -> None:
@@ -115,57 +107,18 @@ def test_no_score_stands_without_its_baselines_and_spread(built: tuple[Path, dic
         assert figures[f"{task}/beats_encoder_2"] == 0
 
 
-def test_alarms_stand_in_the_report_with_their_advice(pipeline: PipelineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, pipeline, tmp_path / "calm")
-    assert "Alarms" not in page_of(tmp_path / "calm").words
-    alarm = {"kind": "spike", "step": 1240, "message": f"the loss rose {HOSTILE}", "advice": "Lower optimizer.lr."}
-    rewind = {
-        **alarm,
-        "kind": "non_finite",
-        "step": 1600,
-        "rewound_to": 1500,
-        "skipped": [{"step": 1580, "max_length": 64, "sequences": 1280}],
-    }
-    rows = [alarm, rewind, *[alarm] * 30]
-    (pipeline.pretrain / "health.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    build_evaluation(CONFIG, pipeline, tmp_path / "alarmed")
-    words = page_of(tmp_path / "alarmed").words
-    for said in (
-        "Alarms",
-        "1,240",
-        f"the loss rose {HOSTILE}",
-        "Lower optimizer.lr.",
-        "training rolled back to step 1,500 and skipped 1,280 sequences",
-        "And 12 more, in health.jsonl.",
-    ):
-        assert said in words
-
-
 def test_every_section_is_there(built: tuple[Path, dict[str, float | int]]) -> None:
     out, _ = built
     words = page_of(out).words
     for heading in (
-        "The pipeline",
-        "Learning to read",
-        "The mask predictions",
-        "Task: library",
-        "What the sweep tried",
-        "What is taken for what",
-        "Where it is sure and wrong",
-        "The space it made",
-        "What it read",
-        "The vocabulary",
+        "The pipeline", "Learning to read", "The mask predictions", "Task: library", "What the sweep tried",
+        "What is taken for what", "Where it is sure and wrong", "The space it made", "What it read", "The vocabulary",
         "The configuration",
-    ):
+    ):  # fmt: skip
         assert heading in words
-    assert {path.name for path in (out / "plots").iterdir()} >= {
-        "mlm_loss.png",
-        "accuracy.png",
-        "library_scores.png",
-        "library_label_efficiency.png",
-        "library_trials_learning_rate.png",
-        "library_vectors.png",
-    }
+    drawn = {"scores", "label_efficiency", "trials_learning_rate", "vectors"}
+    plots = {path.stem for path in (out / "plots").iterdir()}
+    assert plots >= {"mlm_loss", "accuracy", *(f"library_{one}" for one in drawn)}
 
 
 def test_curves_are_tables_that_dvc_plots(pipeline: PipelineFolders, tmp_path: Path) -> None:
@@ -237,15 +190,6 @@ def test_a_pipeline_without_tasks_has_a_report(bare_pipeline: PipelineFolders, t
     assert "mask predictions" not in page.words.split("The configuration")[0]
     assert figures["val/nsp_accuracy"] == 0.79
     assert rows_of(tmp_path / "out" / "curves" / "label_efficiency.csv") == []
-
-
-def test_one_seed_and_no_random_arm_are_said_and_not_hidden(modest_pipeline: PipelineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, modest_pipeline, tmp_path / "out")
-    words = page_of(tmp_path / "out").words
-    assert "one seed, so its spread is not known" in words
-    assert "was not compared with the same encoder from random weights" in words
-    assert "±" not in words.split("Task: library")[1].split("What the sweep tried")[0]
-    assert "library/encoder/accuracy_std" not in figures
 
 
 def test_a_missing_stage_is_named_and_the_old_report_stays(pipeline: PipelineFolders, tmp_path: Path) -> None:

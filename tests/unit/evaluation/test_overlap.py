@@ -79,12 +79,6 @@ def test_n_follows_the_rows_between_its_bounds(tmp_path: Path) -> None:
         assert measure_overlap({"t": texts}, corpus, CONFIG, num_workers=1)["t"].ngram == n
 
 
-def test_a_short_row_counts_only_where_it_stands_whole(tmp_path: Path) -> None:
-    texts = ["quick brown fox jumps", "quick brown fox runs", "lazy dog"]
-    found = overlap_of(tmp_path, [[SENTENCE]], texts)
-    assert (found.touched, found.rows, found.rows_too_short) == ((0,), 2, 1)
-
-
 def test_splits_measured_together_are_as_measured_alone_and_with_processes(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, [[SENTENCE, "and so on"], ["one two three four five six seven eight nine ten"]] * 3)
     texts = {

@@ -3,9 +3,10 @@ import json
 
 import pytest
 
+from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import pretraining_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
-from bertline.evaluation.report import report_page
+from evaluation_inputs import HOSTILE
 
 PHASES = [
     {"steps": 1000, "max_length": 32},
@@ -43,11 +44,22 @@ def test_curves_are_drawn_with_what_they_are_compared_with_and_explained(facts: 
     assert said in charts["accuracy"].caption
 
 
-def test_the_health_verdict_is_there_with_and_without_alarms(facts: Facts, pipeline: PipelineFolders) -> None:
+def test_alarms_stand_in_the_report_with_their_advice(facts: Facts, pipeline: PipelineFolders) -> None:
     def page(alarms: list[dict[str, object]]) -> str:
         changed = dataclasses.replace(facts, alarms=alarms, tasks=[])
         return report_page(changed, [], pipeline, pretraining=[], dropped=[], num_documents=0)
 
     assert "Health: no alarm." in page([])
-    alarmed = page([{"kind": "spike", "step": 1240, "message": "the loss rose", "advice": "Lower it."}] * 2)
-    assert "Health: 2 alarms." in alarmed and "Lower it." in alarmed and "no alarm" not in alarmed
+    alarm = {"kind": "spike", "step": 1240, "message": f"the loss rose {HOSTILE}", "advice": "Lower optimizer.lr."}
+    skipped = [{"step": 1580, "max_length": 64, "sequences": 1280}]
+    alarmed = page([alarm, {**alarm, "step": 1600, "rewound_to": 1500, "skipped": skipped}, *[alarm] * 30])
+    assert HOSTILE not in alarmed and "no alarm" not in alarmed
+    for said in (
+        "Health: 32 alarms.",
+        "1,240",
+        "the loss rose &lt;script&gt;",
+        "Lower optimizer.lr.",
+        "training rolled back to step 1,500 and skipped 1,280 sequences",
+        "And 12 more, in health.jsonl.",
+    ):
+        assert said in alarmed

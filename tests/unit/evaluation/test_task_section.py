@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import dataclasses
 import re
 from pathlib import Path
@@ -8,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import TaskCharts, task_charts
-from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.overlap import Overlap
-from bertline.evaluation.report import report_page
 from bertline.evaluation.task_section import TaskSection
 from bertline.tasks.stored_rows import COLLECTION, Documents, write_rows
-from evaluation_inputs import HOSTILE, KINDS, make_result
+from evaluation_inputs import HOSTILE, KINDS, comparison, make_result
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +26,9 @@ def collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 NO_FOLDERS = PipelineFolders(
     corpus=None, tokenizer=None, examples=None, pretrain=Path(), tasks={}, sweeps={}, params={}
 )
+
+
+NO_CHARTS = TaskCharts(scores=[], trials=[], vectors=[])
 
 
 def facts(name: str, **changes: Any) -> TaskFacts:
@@ -55,16 +57,8 @@ def words(text: str) -> str:
 
 
 def overlap(*touched: int, rows: int = 60, flagged: bool = False) -> Overlap:
-    share = len(touched) / rows
-    return Overlap(
-        ngram=8,
-        rows=rows,
-        rows_too_short=2,
-        share_of_rows=share,
-        share_of_ngrams=share / 2,
-        flagged=flagged,
-        touched=touched,
-    )
+    shares = {"share_of_rows": len(touched) / rows, "share_of_ngrams": len(touched) / rows / 2}
+    return Overlap(ngram=8, rows=rows, rows_too_short=2, flagged=flagged, touched=touched, **shares)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -81,7 +75,7 @@ def test_every_kind_names_its_score_its_baselines_and_what_was_wrong(name: str) 
 
 def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
     assert "Pretraining helps here" in page(facts("library"))
-    said = words(page(facts("library", comparison=noise(0.01, 0.4))))
+    said = words(page(facts("library", comparison=comparison(0.01, 0.4))))
     assert "Pretraining makes no clear difference here" in said
     assert "+0.010 (95 % interval −0.030 to +0.050)" in said
     assert "The smallest difference this sweep could have seen is 0.070." in said
@@ -90,21 +84,14 @@ def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
 def test_the_table_says_which_opponents_are_better() -> None:
     task = facts("library")
     task.result["comparisons_by_split"] = {
-        "test": {"random_weights": noise(-0.1, 0.001), "majority": noise(0.1, 0.001), "tfidf": noise(0.01, 0.4)}
+        "test": {
+            "random_weights": comparison(-0.1, 0.001),
+            "majority": comparison(0.1, 0.001),
+            "tfidf": comparison(0.01, 0.4),
+        }
     }
     rows = re.findall(r"(better than the encoder|beaten|no clear difference)</td>", page(task))
     assert sorted(rows) == ["beaten", "better than the encoder", "no clear difference"]
-
-
-def noise(difference: float, p_value: float) -> dict[str, Any]:
-    verdict = "not shown" if p_value >= 0.05 else "better" if difference > 0 else "worse"
-    return {
-        "difference": difference,
-        "interval": [difference - 0.04, difference + 0.04],
-        "p_value": p_value,
-        "smallest_visible": 0.07,
-        "verdict": verdict,
-    }
 
 
 def test_which_encoder_is_best_is_answered_with_their_table_and_the_verdicts() -> None:
@@ -125,6 +112,10 @@ def test_one_seed_proves_nothing() -> None:
     said = words(page(task))
     assert "Whether pretraining helps here is not shown" in said
     assert "+0.100 not known" in said  # the empty columns are left out
+    alone = dataclasses.replace(task, result=make_result("library", full=False))
+    said = words(page(alone))
+    assert "one seed, so its spread is not known" in said and "±" not in said.split("What the sweep tried")[0]
+    assert "was not compared with the same encoder from random weights" in said
     assert not any(word in said for word in ("beaten", "beats", "helps here:", "no clear difference"))
 
 
@@ -164,13 +155,7 @@ def test_overlap_is_flagged_beside_the_score_and_rows_without_it_are_scored_apar
 
 
 def test_what_dev_decided_is_said() -> None:
-    task = TaskFacts(
-        name="answers",
-        manifest={},
-        result=make_result("answers"),
-        calibration={"no_answer_threshold": -1.25},
-        folder=Path(),
-    )
+    task = dataclasses.replace(facts("answers"), calibration={"no_answer_threshold": -1.25})
     assert "no answer where 'none' scores more than -1.25" in page(task)
 
 
@@ -187,8 +172,8 @@ def notes(trials: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
         "trials": [{"number": number, "params": params} for number, params in enumerate(trials)],
         "best_params": best,
     }
-    task = TaskFacts(name="library", manifest={}, result=result, folder=Path(), calibration={}, space=SPACE)
-    return TaskSection(task, TaskCharts(scores=[], trials=[], vectors=[]), {}, {}).admissions()
+    task = dataclasses.replace(facts("library"), result=result, space=SPACE)
+    return TaskSection(task, NO_CHARTS, {}, {}).admissions()
 
 
 @pytest.mark.parametrize(
@@ -208,18 +193,6 @@ def test_a_best_value_at_an_edge_is_told(best: dict[str, Any], says: str | None)
     assert (found == []) if says is None else (len(found) == 1 and says in found[0])
 
 
-def with_conclusion(facts: Facts, **conclusion: Any) -> Facts:
-    """The same tasks, with other words on who wins in the first one."""
-    first = copy.deepcopy(facts.tasks[0])
-    first.result["conclusion"] |= conclusion
-    return dataclasses.replace(facts, tasks=[first, *facts.tasks[1:]])
-
-
-def cells(html: str) -> list[str]:
-    row = html.split("<tbody>")[1].split("</tr>")[0]
-    return re.findall(r"<td[^>]*>(.*?)</td>", row)
-
-
 @pytest.mark.parametrize(
     ("verdict", "bold", "says"),
     [
@@ -229,13 +202,11 @@ def cells(html: str) -> list[str]:
         (None, None, "not known"),
     ],
 )
-def test_the_winner_is_bold_and_the_strongest_opponent_named(
-    whole_pipeline: PipelineFolders, verdict: str | None, bold: str | None, says: str
-) -> None:
-    found = {} if verdict is None else {"verdict": verdict}
-    facts = with_conclusion(read_facts(whole_pipeline, "title"), encoder=found)
-    charts = TaskCharts(scores=[], trials=[], vectors=[])
-    row = cells(report([TaskSection(task, charts, {}, {}) for task in facts.tasks], "the checkpoint"))
+def test_the_winner_is_bold_and_the_strongest_opponent_named(verdict: str | None, bold: str | None, says: str) -> None:
+    tasks = [facts(name) for name in ("library", "match", "topics", "answers")]
+    tasks[0].result["conclusion"]["encoder"] = {} if verdict is None else {"verdict": verdict}
+    html = report([TaskSection(task, NO_CHARTS, {}, {}) for task in tasks], "the checkpoint")
+    row = re.findall(r"<td[^>]*>(.*?)</td>", html.split("<tbody>")[1].split("</tr>")[0])
     assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])
     assert any("TF-IDF, logistic regression" in cell for cell in row)
     assert row[-1] == says

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -16,14 +17,9 @@ from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
-from bertline.tasks.table_source import TableLayout
+from bertline.inference.row_files import PLAIN_LAYOUT
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
-
-
-@pytest.fixture(scope="module")
-def model(classifier_folder: Path) -> LoadedModel:
-    return load(str(classifier_folder), device="cpu")
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -93,11 +89,6 @@ def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: 
         predict_file(model, tmp_path / "wrong.jsonl", tmp_path / "out.jsonl")
 
 
-def layout(**changes: Any) -> TableLayout:
-    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8"}
-    return TableLayout(**{**fields, **changes})
-
-
 @pytest.mark.parametrize(
     ("name", "content", "changes", "column"),
     [
@@ -116,9 +107,8 @@ def test_a_file_is_read_by_the_layout_that_a_task_reads_it_by(
     model: LoadedModel, tmp_path: Path, name: str, content: bytes, changes: dict[str, Any], column: str | int
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    predict_file(
-        model, tmp_path / name, tmp_path / "out.jsonl", columns=FileColumns(text=column), layout=layout(**changes)
-    )
+    layout = dataclasses.replace(PLAIN_LAYOUT, **changes)
+    predict_file(model, tmp_path / name, tmp_path / "out.jsonl", columns=FileColumns(text=column), layout=layout)
     found = read(tmp_path / "out.jsonl")
     texts = ['"the cat', 'a mat, a "dog']
     assert [row[str(column)] for row in found] == texts
@@ -131,14 +121,8 @@ def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> Non
     )
     pq.write_table(table, tmp_path / "in.parquet")
     predict_file(model, tmp_path / "in.parquet", tmp_path / "out.parquet")
-    assert pq.read_schema(tmp_path / "out.parquet").names == [
-        "text",
-        "when",
-        "n",
-        "predicted",
-        "probability",
-        "probabilities",
-    ]
+    added = ["predicted", "probability", "probabilities"]
+    assert pq.read_schema(tmp_path / "out.parquet").names == [*table.column_names, *added]
     assert pq.read_table(tmp_path / "out.parquet").select(["text", "when", "n"]).equals(table)
 
 

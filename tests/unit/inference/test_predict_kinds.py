@@ -13,38 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import bertline
 from bertline.foundation.errors import DataError
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
-from finished_tasks import Finished, finish, texts
+from finished_tasks import Finished, texts
 
 Open = Callable[[str], LoadedModel]
 Row = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Finished]:
-    made: dict[str, Finished] = {}
-
-    def get(name: str) -> Finished:
-        if name not in made:
-            made[name] = finish(name, tmp_path_factory.mktemp(name))
-        return made[name]
-
-    return get
-
-
-@pytest.fixture(scope="module")
-def open_model(finished: Callable[[str], Finished]) -> Open:
-    opened: dict[str, LoadedModel] = {}
-
-    def get(name: str) -> LoadedModel:
-        if name not in opened:
-            opened[name] = bertline.load(str(finished(name).folder), device="cpu")
-        return opened[name]
-
-    return get
+@pytest.fixture
+def open_model(open_task: Callable[[str], tuple[Finished, LoadedModel]]) -> Open:
+    return lambda name: open_task(name)[1]
 
 
 def write(path: Path, rows: list[Row]) -> Path:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,9 @@ import bertline
 import tiny
 from bertline.inference import pyfunc
 from bertline.inference.model import LoadedModel
+from bertline.inference.predict import TextVectors
 from bertline.tracking.mlmodel import write_mlmodel
-from finished_tasks import KINDS, TOKENS, finish, texts
+from finished_tasks import KINDS, TOKENS, texts
 
 Row = dict[str, Any]
 PAIRS = ("classification", "marked", "linear", "cosine")
@@ -59,25 +61,24 @@ class Served(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Served]:
-    made: dict[str, Served] = {}
-
+def served(tmp_path_factory: pytest.TempPathFactory, open_task: Callable[[str], Any]) -> Callable[[str], Served]:
+    @cache
     def get(name: str) -> Served:
-        if name not in made:
-            base = tmp_path_factory.mktemp(name)
-            if name == "encoder":
-                source = base / "encoder"
-                tiny.write_encoder(source, heads=True, words=TOKENS, initializer_range=0.4, max_position_embeddings=24)
-            else:
-                source = finish(name, base).folder
-            serving = pyfunc.serving_of(source, pair=name in PAIRS, dataset=None)
-            write_mlmodel(source, base / "model", serving, model_id="m-1", run_id="r1")
-            loaded = mlflow.pyfunc.load_model(str(base / "model"))
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")  # `init` sets it for good
-                client = TestClient(scoring_server.init(loaded))
-            made[name] = Served(base / "model", loaded, client, bertline.load(str(source), device="cpu"))
-        return made[name]
+        folder = tmp_path_factory.mktemp(name) / "model"
+        if name == "encoder":
+            source = folder.parent / name
+            tiny.write_encoder(source, heads=True, words=TOKENS, initializer_range=0.4, max_position_embeddings=24)
+            model = bertline.load(str(source), device="cpu")
+        else:
+            finished, model = open_task(name)
+            source = finished.folder
+        serving = pyfunc.serving_of(source, pair=name in PAIRS, dataset=None)
+        write_mlmodel(source, folder, serving, model_id="m-1", run_id="r1")
+        loaded = mlflow.pyfunc.load_model(str(folder))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")  # `init` sets it for good
+            client = TestClient(scoring_server.init(loaded))
+        return Served(folder, loaded, client, model)
 
     return get
 
@@ -88,37 +89,12 @@ def in_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expected(model: LoadedModel, rows: list[Row]) -> list[Row]:
-    """What `predict` (for an encoder, `embed`) says of the rows, in the columns of an answer."""
+    """What a file of the same rows gets; a search has documents of its own for each query."""
     inputs = [[row[name] for row in rows] for name in rows[0]]
-    if model.task is None:
-        return [{"vector": vector.tolist()} for vector in model.embed(inputs[0])]
     if model.kind == "retrieval":
         hits = [model.predict([row["query"]], row["documents"])[0] for row in rows]
         return [{"document_ids": [str(h.number) for h in of], "scores": [h.score for h in of]} for of in hits]
-    found = model.predict(*inputs)
-    column = {"token_classification": "entities", "tagging": "words", "sentence_labelling": "labelled"}
-    match model.kind:
-        case "classification":
-            return [classified(each) for each in found]
-        case "regression":
-            return [{"predicted": each} for each in found]
-        case "question_answering":
-            return [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in found]
-        case "reranking":
-            return [{"order": [r.number for r in of], "scores": [r.score for r in of]} for of in found]
-        case "summarisation":
-            return [{"summary": each.text, "sentences": list(each.places)} for each in found]
-        case kind:
-            return [{column[str(kind)]: [each._asdict() for each in of]} for of in found]
-
-
-def classified(found: Any) -> Row:
-    ranked = sorted(found.probabilities.items(), key=lambda item: -item[1])
-    listed = [{"label": label, "probability": probability} for label, probability in ranked]
-    if not hasattr(found, "labels"):
-        return {"predicted": found.label, "probability": found.probability, "probabilities": listed}
-    chosen = [found.probabilities[label] for label in found.labels]
-    return {"predicted": list(found.labels), "probability": chosen, "probabilities": listed}
+    return (model.task or TextVectors(model)).file_outputs(*inputs)
 
 
 def assert_close(found: Any, wanted: Any) -> None:
@@ -233,23 +209,15 @@ def test_a_csv_without_a_header_does_not_put_its_first_text_into_the_log(
     assert good.status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"text": "x" * 10_000_000}], "has 10,000,000 bytes of text; at most 1,000,000 are served"),
-        ([{"text": "é" * 500_001}], "has 1,000,002 bytes of text"),
-    ],
-)
 @pytest.mark.usefixtures("in_server")
 def test_a_body_that_is_too_large_is_refused_before_it_is_predicted(
-    served: Callable[[str], Served], rows: list[Row], message: str, monkeypatch: pytest.MonkeyPatch
+    served: Callable[[str], Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = served("windows")
     monkeypatch.setattr(type(it.model.task), "file_outputs", lambda *_: pytest.fail("predicted"))
-    answer = it.ask(rows)
-    assert answer.status_code == 400
-    assert message in answer.json()["message"]
-    assert len(answer.text) < 2_000
+    answer = it.ask([{"text": "é" * 500_001}])
+    assert answer.status_code == 400 and len(answer.text) < 2_000
+    assert "has 1,000,002 bytes of text; at most 1,000,000 are served" in answer.json()["message"]
 
 
 def test_requests_at_once_are_answered_as_one_by_one(served: Callable[[str], Served]) -> None:

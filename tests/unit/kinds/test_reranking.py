@@ -18,9 +18,9 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
 from bertline.kinds.reranking import Reranking
-from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.stored_rows import CandidateRows
+from sweep_pieces import baselines_of
 
 
 def rows(num_rows, seed=0):

@@ -22,11 +22,11 @@ from bertline.kinds.sentence_labelling import (
     SentenceLabellingTaskConfig,
     SentenceRows,
 )
-from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, finish
+from sweep_pieces import baselines_of
 
 LABELS = ("first", "later")
 

@@ -21,11 +21,11 @@ from bertline.kinds.tagging import (
     TagPredictions,
     read_conllu,
 )
-from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, finish
+from sweep_pieces import baselines_of
 
 FILE = """\
 # newdoc id = one

@@ -29,7 +29,7 @@ def test_threads_of_a_worker_do_not_depend_on_how_many_workers_there_are(bench, 
     assert torch.get_num_threads() == found
 
 
-def test_random_weights_have_one_rate_for_all_layers(inputs, input_folder, tmp_path):
+def test_random_weights_have_one_rate_for_all_layers_unless_trials_vary_it(inputs, input_folder, tmp_path):
     task = inputs.task(fine_tuning={"layer_decay": 0.5})
     made = Bench(planned(inputs.sweep_job(input_folder, tmp_path / "run", task=task)))
     decays = {
@@ -37,12 +37,8 @@ def test_random_weights_have_one_rate_for_all_layers(inputs, input_folder, tmp_p
         for arm in ("encoder", "random_weights")
     }
     assert decays == {"encoder": 0.5, "random_weights": 1.0}
-
-
-def test_a_decay_that_trials_vary_is_varied_for_random_weights_too(inputs, input_folder, tmp_path):
-    made = Bench(planned(inputs.sweep_job(input_folder, tmp_path / "run")))
-    run = made.run("random_weights", {"layer_decay": 0.7}, num_train_rows=32, seed=0)
-    assert run.config.layer_decay == 0.7
+    varied = made.run("random_weights", {"layer_decay": 0.7}, num_train_rows=32, seed=0)
+    assert varied.config.layer_decay == 0.7
 
 
 @pytest.mark.parametrize(("asked", "gpus", "found"), [(None, 0, 2), (None, 1, 1), (None, 8, 8), (3, 8, 3), (4, 0, 4)])

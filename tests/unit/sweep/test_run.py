@@ -11,14 +11,20 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import finished_tasks
+import tiny
 from bertline.encoders.loading import load_model
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import write_json
+from bertline.foundation.manifests import write_manifest
 from bertline.modeling.huggingface import read_labels
 from bertline.sweep import repetitions, workers
+from bertline.sweep.bench import planned
+from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
 from bertline.sweep.results import data_hash
-from bertline.sweep.run import run_sweep
-from bertline.tasks.stored_rows import write_rows
+from bertline.sweep.run import notes_after, run_sweep
+from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from finetuning_inputs import events_of
 
@@ -131,16 +137,13 @@ def test_every_trial_and_repetition_is_an_event_once_and_only_repetitions_know_t
     events = events_of(job)
     identities = [(event["arm"], event["kind"], event["number"]) for event in events]
     assert len(identities) == len(set(identities)) == 2 * (6 + 2 + 1)
+    kinds = [kind for _, kind, _ in identities]
+    assert kinds == sorted(kinds, key=lambda kind: kind != "trial")  # all trials end before test is read
     for event in events:
         assert ("test/accuracy" in event["metrics"]) == (event["kind"] != "trial")
         epochs = int(event["params"].get("num_epochs", 6))
         assert [round(epochs * share) for share, _ in event["curve"]] == list(range(1, epochs + 1))
         assert event["state"] == "COMPLETE"
-
-
-def test_all_trials_end_before_test_is_read(finished):
-    kinds = [event["kind"] for event in events_of(finished[0])]
-    assert kinds == sorted(kinds, key=lambda kind: kind != "trial")
 
 
 def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
@@ -158,8 +161,6 @@ def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
 
 
 def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, tmp_path):
-    from bertline.sweep.bench import planned
-
     wide = inputs.write_encoder(tmp_path / "wide", num_hidden_layers=5)
     sweep = inputs.sweep(random_weights_baseline="up_to_small")
     arms = {
@@ -189,3 +190,40 @@ def test_the_hash_of_the_data_is_that_of_its_rows(inputs, tmp_path):
     assert data_hash(first) == data_hash(second)
     write_rows(second, "test", inputs.learnable_rows(5))
     assert data_hash(first) != data_hash(second)
+
+
+@pytest.mark.parametrize(("chosen", "is_said"), [(3.0, False), (6.0, False), (12.0, True)])
+def test_random_weights_that_choose_the_most_epochs_offered_might_want_more(
+    inputs, input_folder, tmp_path, chosen, is_said
+):
+    plan = planned(inputs.sweep_job(input_folder, tmp_path / "run"))  # 6 epochs, and 0.5, 1 and 2 times as many
+    seed = Repetition("random_weights", {"num_epochs": chosen}, "seed", 0, 0, 0, None)
+    for path in (seed.folder(plan.job) / OUTCOME, seed.folder(plan.job) / TEST / READING):
+        write_json(path, {"cut_rows": {}})
+    found = notes_after(plan, {"random_weights": [seed]})
+    assert any("the most epochs that it was offered (12)" in sentence for sentence in found) == is_said
+
+
+@pytest.mark.parametrize("positions", [24, 16])
+def test_of_a_search_the_documents_are_counted_too(inputs, tmp_path, positions):
+    config, _, rows, _ = finished_tasks.KINDS["retrieval"]()
+    task = tmp_path / "task"
+    task.mkdir()
+    for split in ("train", "dev", "test"):
+        write_rows(task, split, rows)
+    write_rows(task, COLLECTION, finished_tasks.collection())
+    counts = dict.fromkeys(("train", "dev", "test"), len(rows))
+    write_manifest(task, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
+    tiny.write_encoder(tmp_path / "encoder", words=finished_tasks.TOKENS, max_position_embeddings=positions // 2)
+    job = inputs.sweep_job(
+        tmp_path,
+        tmp_path / "run",
+        task=config,
+        sweep=inputs.sweep(space={}, num_seeds=1, random_weights_baseline="never"),
+    )
+    run_sweep(job)
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    cut = result["arms"]["encoder"]["cut_rows"]
+    assert cut.keys() == {"train", "dev", "test", "documents"}
+    assert (f"{cut['documents']} documents" in result["note"]) == (cut["documents"] > 0)
+    assert ("query_max_length is 8 and not 12" in result["note"]) == (positions == 16)

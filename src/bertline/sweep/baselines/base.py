@@ -64,16 +64,3 @@ class BaselineInputs:
         """Return a fitted method as a baseline, with its predictions for dev and every test split."""
         predictions = {split: predicted(rows) for split, rows in self.scored.items()}
         return Baseline(name=name, title=title, predictions=predictions, settings=settings or {})
-
-
-def baselines_of(
-    kind: TaskKind[Any, Any, Any],
-    train: Any,
-    dev: Any,
-    tests: Mapping[SplitName, Any],
-    tokenizer: Tokenizer | None = None,
-    encoder: FrozenEncoder | None = None,
-) -> list[Baseline]:
-    """Return the baselines of a task, each with predictions for dev and every test split; none depends on a seed."""
-    inputs = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
-    return kind.baselines(inputs)

@@ -74,8 +74,15 @@ class LinearModel:
         classifier = self.fitted(features, gold)
 
         def probabilities(found: Features) -> NDArray[np.float32]:
+            """Return the sigmoid or softmax of twice the margins of an SVM, which gives no probabilities."""
             all_labels = np.zeros((found.shape[0], num_labels), dtype=np.float32)
-            all_labels[:, known] = _probabilities(classifier, found)
+            if not isinstance(classifier, LinearSVC):
+                all_labels[:, known] = _one_threaded(classifier.predict_proba, found)
+            elif (margins := _one_threaded(classifier.decision_function, found)).ndim == 1:
+                positive = expit(2 * margins)
+                all_labels[:, known] = np.stack([1 - positive, positive], axis=1)
+            else:
+                all_labels[:, known] = softmax(2 * margins, axis=1)
             return all_labels
 
         return probabilities
@@ -150,17 +157,6 @@ def one_thread() -> threadpool_limits:
 def _one_threaded(function: Callable[[Features], NDArray[Any]], features: Features) -> NDArray[Any]:
     with one_thread():
         return function(features)
-
-
-def _probabilities(classifier: Any, features: Features) -> NDArray[np.floating]:
-    """Return probabilities [N, labels that train has]; for an SVM, the sigmoid or softmax of twice its margins."""
-    if not isinstance(classifier, LinearSVC):
-        return _one_threaded(classifier.predict_proba, features)
-    margins = _one_threaded(classifier.decision_function, features)
-    if margins.ndim == 1:
-        positive = expit(2 * margins)
-        return np.stack([1 - positive, positive], axis=1)
-    return softmax(2 * margins, axis=1)
 
 
 def tagged_by(

@@ -73,11 +73,6 @@ def _fitted(texts: Sequence[str], unit: Literal["word", "char"]) -> TfidfVectori
         return characters.fit([f"{text} " for text in texts])
 
 
-def units_of(rows: TextsRows) -> tuple[Unit, ...]:
-    """Return the units of n-grams; only words for pairs, where each text alone says little about the label."""
-    return UNITS if rows.text_pairs is None else ("word",)
-
-
 # camelCase and PascalCase are split like snake_case: `read_csv`, `readCsv` and `CSVReader` all share a word with "csv".
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[^\W\d_A-Z]+|\d+")
 _MOST_TEXTS = 40_000  # enough for document frequencies

@@ -22,6 +22,7 @@ from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.linear import LinearModel, linear_baseline, one_thread, tagged_by, window_tagger
 from bertline.sweep.baselines.text_features import TITLES as UNIT_TITLES
 from bertline.sweep.baselines.text_features import (
+    UNITS,
     NgramFeatures,
     PairOverlap,
     TextsRows,
@@ -29,7 +30,6 @@ from bertline.sweep.baselines.text_features import (
     mean_and_scale,
     num_rows_read,
     standardised,
-    units_of,
 )
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -187,7 +187,8 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
 
     grid: dict[str, tuple[Callable[[Any], Any], Sequence[LinearModel]]]
     made = []
-    for unit_of_text in units_of(given.train):
+    # Only words for pairs, where each text alone says little about the label.
+    for unit_of_text in UNITS if given.train.text_pairs is None else UNITS[:1]:
         read = given.train.first(num_rows_read(given.train, unit_of_text))
         grid = {"": (NgramFeatures(read, unit_of_text), models.ngrams)}
         made.append(fitted(f"{unit_of_text}_ngrams", f"{UNIT_TITLES[unit_of_text]}, {of_ngrams}", read, grid))

@@ -10,14 +10,8 @@ from typing import Any
 
 import pytest
 
-from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel, TaskPredictor
 from bertline.inference.predict import predict_file
-
-
-@pytest.fixture(scope="module")
-def model(classifier_folder: Path) -> LoadedModel:
-    return load(str(classifier_folder), device="cpu")
 
 
 def test_memory_does_not_grow_with_the_file(

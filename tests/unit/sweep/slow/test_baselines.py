@@ -7,8 +7,8 @@ import pytest
 
 import tiny
 from bertline.kinds.classification import Classification
-from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.vectors import FrozenEncoder
+from sweep_pieces import baselines_of
 
 
 @pytest.fixture

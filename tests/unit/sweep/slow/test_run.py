@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 import shutil
 
@@ -9,41 +11,22 @@ import numpy as np
 import pytest
 
 import tiny
+from bertline.finetuning.finetune import DivergedError
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
+from bertline.foundation.seeds import seed_for
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.regression import RegressionTaskConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep import repetitions, run, workers
 from bertline.sweep.repetitions import chosen_encoder
+from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, NumberRows, write_rows
 from finetuning_inputs import events_of, swept
 from sweep_pieces import result_of
 
 BASELINES = ("majority", "word_ngrams", "char_ngrams", "word_and_char_ngrams", "static_embeddings", "frozen_encoder")
-
-
-def test_the_result_has_every_arm_and_its_baselines(finished):
-    _, figures, result = finished
-    assert result["format_version"] == 4
-    assert (result["task_kind"], result["start"], result["num_trials"]) == ("classification", "pipeline", 6)
-    assert result["rows"] == {"train": 96, "dev": 64, "test": 96, "test_other": 40}
-    assert set(result["arms"]) == {"encoder", "random_weights"}
-    for arm in result["arms"].values():
-        assert [trial["state"] for trial in arm["trials"]] == ["COMPLETE"] * 6
-        epochs = int(arm["trials"][0]["params"].get("num_epochs", 6))
-        shares = [share for share, _ in arm["trials"][0]["curve"]]
-        assert shares == pytest.approx([k / epochs for k in range(1, epochs + 1)])
-        assert arm["trials"][0]["curve"][-1][1] == arm["trials"][0]["dev"]
-        assert [seed["seed"] for seed in arm["seeds"]] == [0, 1]
-        assert arm["test_interval"][0] <= arm["test_mean"] <= arm["test_interval"][1]
-    assert result["arms"]["encoder"]["num_degenerate"] == 0
-    assert result["arms"]["encoder"]["best_params"]["learning_rate"] > 1e-6
-    assert figures["test/accuracy_mean"] == result["arms"]["encoder"]["test_mean"] > 0.9
-    assert figures["word_ngrams/test/accuracy"] > 0.9
-    assert figures["majority/test/accuracy"] < 0.7
-    assert set(result["baselines"]) == set(BASELINES)
 
 
 def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_with_its_models_only(
@@ -238,3 +221,99 @@ def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_f
     assert figures["num_trials"] == 0
     assert len(result["arms"]["encoder"]["seeds"]) == sweep.num_seeds
     assert "Nothing was tuned" in result["note"]
+
+
+def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_folder, tmp_path, capsys):
+    # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special tokens.
+    reference = inputs.write_encoder(tmp_path / "reference", max_position_embeddings=8)
+    job = inputs.sweep_job(
+        input_folder,
+        tmp_path / "run",
+        sweep=inputs.sweep(
+            num_trials=1,
+            num_seeds=1,
+            random_weights_baseline="never",
+            encoders=(str(reference),),
+            fine_tuning=inputs.fine_tuning(num_epochs=1),
+        ),
+        task=inputs.task(label_efficiency_rows=()),
+    )
+    run_sweep(job)
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    assert result["arms"]["encoder"]["cut_rows"] == {"train": 0, "dev": 0, "test": 0}
+    expected = {}
+    for seed, (split, num_rows) in enumerate(inputs.NUM_ROWS.items()):
+        texts = inputs.learnable_rows(num_rows, seed=seed).texts[: result["rows"][split]]
+        expected[split] = sum(len(text.split()) > 6 for text in texts)
+    assert result["arms"]["encoder_2"]["cut_rows"] == expected
+    assert min(expected.values()) > 0
+    counts = ", ".join(f"{expected[split]} of {result['rows'][split]} {split} rows" for split in expected)
+    name = "/".join(reference.parts[-2:])
+    said = capsys.readouterr().out
+    for sentence in (
+        f"For {name} max_length is 8 and not 16: it has positions for no more tokens.",
+        f"Longer than the 8 tokens that it has positions for, and so cut for {name}: {counts}.",
+    ):
+        assert sentence in result["note"]
+        assert f"halves: {sentence}\n" in said
+    assert str(tmp_path) not in result["note"]
+
+
+def diverging(function, diverges):
+    def run(job, **options):
+        if diverges(job):
+            raise DivergedError("the loss of step 3 is nan")
+        return function(job, **options)
+
+    return run
+
+
+@pytest.mark.parametrize("trials_diverge_too", [False, True])
+def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
+    inputs, input_folder, tmp_path, monkeypatch, capsys, trials_diverge_too
+):
+    job = inputs.sweep_job(
+        input_folder,
+        tmp_path / "run",
+        sweep=inputs.sweep(num_trials=1, num_seeds=3, fine_tuning=inputs.fine_tuning(num_epochs=6)),
+        task=inputs.task(label_efficiency_rows=(32,)),
+    )
+    unlucky = seed_for(job.sweep.seed, "repetition", 1)
+    train = repetitions.fine_tune
+    random_or_unlucky = diverging(train, lambda run: run.encoder == "random" or run.seed == unlucky)
+    monkeypatch.setattr(repetitions, "fine_tune", random_or_unlucky)
+    if trials_diverge_too:
+        monkeypatch.setattr(workers, "fine_tune", diverging(train, lambda run: run.encoder == "random"))
+    figures = run_sweep(job)
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    arm = result["arms"]["encoder"]
+    assert set(result["arms"]) == {"encoder"}
+    assert [seed["seed"] for seed in arm["seeds"]] == [0, 2]
+    assert (result["num_seeds"], arm["num_diverged"], arm["num_degenerate"]) == (2, 1, 1)
+    assert [candidate["num_diverged"] for candidate in arm["candidates"]] == [1]
+    assert figures["test/accuracy_mean"] == arm["test_mean"]
+    assert set(result["comparisons"]) == set(result["baselines"])
+    assert result["comparison"] is None
+    assert "Every run of the encoder from random weights diverged or failed" in result["note"]
+    assert {row["arm"] for row in result["label_efficiency"]} == {"encoder", *result["baselines"]}
+    assert "(diverged seeds left out: 1) over 2 seeds" in capsys.readouterr().out
+    states = [json.loads(line)["state"] for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
+    # The unlucky seed; and of random weights a trial for each number of epochs, or each of the three seeds.
+    assert states.count("FAIL") == 1 + 3
+    assert run_sweep(job) == figures  # and nothing of it is run again
+
+
+def test_a_trial_whose_score_is_not_a_number_fails_and_the_sweep_continues(inputs, input_folder, tmp_path, monkeypatch):
+    job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(num_trials=1, num_seeds=1))
+    train = workers.fine_tune
+
+    def without_score(run, **options):
+        outcome = train(run, **options)
+        scores = {name: float("nan") for name in outcome.dev_scores} if run.encoder == "random" else outcome.dev_scores
+        return dataclasses.replace(outcome, dev_scores=scores)
+
+    monkeypatch.setattr(workers, "fine_tune", without_score)
+    run_sweep(job)
+    trial_events = [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
+    states = {(event["arm"], event["state"]) for event in trial_events if event["kind"] == "trial"}
+    assert states == {("encoder", "COMPLETE"), ("random_weights", "FAIL")}
