@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from bertline.foundation.formats import count, percent
-from bertline.tasks.metrics.names import metric_name as metric_name
+from bertline.tasks.metrics import metric_name as metric_name
 
 _FEW = 6
 """Number of names that `counted` lists."""

@@ -18,11 +18,12 @@ from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig,
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_library_rows, docs_match_rows
 from bertline.finetuning.encoding import (
-    LengthSortedBatches,
+    Epochs,
     Sequences,
     Windows,
     encode_texts,
     encode_windows,
+    length_sorted_batches,
     outputs_of,
     tensors,
 )
@@ -31,7 +32,6 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.kinds.base import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
@@ -248,7 +248,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def num_cut(self, encoded: EncodedTexts) -> int:
         return int(encoded.windows.cut.sum())
 
-    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Epochs:
         """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
         row_of, num_windows = encoded.windows.row_of, encoded.windows.num_windows
         # Not normalized per batch: windows of long texts all have the same length and share batches.
@@ -258,7 +258,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             of_rows = tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
             return {**encoded.sequences.batch(indices), **of_rows}
 
-        return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
+        return length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         return self.loss_of_logits(outputs.float(), batch, options)
@@ -266,14 +266,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     @abstractmethod
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean loss from logits [B, labels]."""
-
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
-        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
-
-        divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
-        losses = divergence(outputs.float(), teacher, temperature)
-        return (losses.reshape(len(outputs), -1).mean(1) * batch["weights"]).mean()
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -510,6 +502,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
 
     rows_class = MultiLabelRows
     problem_type = "multi_label_classification"
+    independent = True
     output_schema = pa.schema(
         {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "probabilities": _PROBABILITIES}
     )
@@ -579,8 +572,10 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
 
     def details(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
+        given = self.given(predictions, calibration)
+        counts = np.stack([(rows.labels & given).sum(axis=0), given.sum(axis=0), rows.labels.sum(axis=0)], axis=1)
         return {
-            "by_label": metrics.scores_by_label(rows.labels, self.given(predictions, calibration), self.labels),
+            "by_label": metrics.scores_by_label(counts, self.labels, support="rows"),
             "calibration_error": metrics.expected_calibration_error(predictions.ravel(), rows.labels.ravel() == 1),
         }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import INPUT_NAMES, Part, Sequences, assembled, scoring_batches, tensors
+from bertline.finetuning.encoding import Part, Sequences, assembled, outputs_of, tensors
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
@@ -164,11 +164,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     output_schema = pa.schema([("answer", pa.string()), ("answer_start", pa.int64()), ("score", pa.float64())])
     asks = "Question answering: which span of a passage answers a question, or does none?"
     measures = "F1"
-    unused_options: ClassVar[dict[str, str]] = {
-        "class_weights": "it has no classes to weigh",
-        "label_smoothing": "its targets are positions",
-        "focal_gamma": "the focal loss is for classification",
-    }
+    unsmoothed = "its targets are positions"
 
     @staticmethod
     def build(name: str, config: QuestionAnsweringTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -202,28 +198,16 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
     def soft_targets(self, model: nn.Module, encoded: EncodedQuestions, machine: Machine) -> NDArray[np.float32]:
         """Return the logits of start and end at each token, [W, S, 2]."""
+        return outputs_of(model, encoded.sequences, machine, encoded.sequences.input_ids.shape[1], 2)
+
+    def compared(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits of start and of end over [CLS] and the context, [B, 2, S]."""
         import torch
-
-        from bertline.training.devices import evaluating
-
-        sequences = encoded.sequences
-        soft = np.zeros((*sequences.input_ids.shape, 2), dtype=np.float32)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
-                logits = torch.stack(forward(*(batch[name].to(machine.device) for name in INPUT_NAMES)), dim=-1)
-                soft[indices, : logits.shape[1]] = logits.float().cpu().numpy()
-        return soft
-
-    def soft_loss(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distributions of start and end."""
-        import torch
-
-        from bertline.modeling.losses import softmax_divergence
 
         forbidden = ~_with_cls(batch["in_context"])[..., None]
         logits = torch.stack(outputs, dim=-1).float().masked_fill(forbidden, NO_SPAN)
         theirs = teacher[:, : logits.shape[1]].masked_fill(forbidden, NO_SPAN)
-        return softmax_divergence(logits.transpose(1, 2), theirs.transpose(1, 2), temperature).mean()
+        return logits.transpose(1, 2), theirs.transpose(1, 2)
 
     def hard_loss(self, model: nn.Module, outputs: AnswerLogits, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean of the cross-entropies of start and end."""

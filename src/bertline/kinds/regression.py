@@ -13,11 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of, tensors
+from bertline.finetuning.encoding import Epochs, Sequences, encode_texts, length_sorted_batches, outputs_of, tensors
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
@@ -95,6 +94,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     config: RegressionTaskConfig
     outputs = ("number",)
     problem_type = "regression"
+    unsmoothed = "it has numbers, and no labels to smooth"
     file_columns = (("text", "text"), ("text_pair", "text"))
     output_schema = pa.schema([("predicted", pa.float64())])
     asks = "Regression: which number does a text, or a pair of texts, have?"
@@ -138,10 +138,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         """Number for which the model's output is 0, and how much more it is where the output is 1."""
         return (0.0, 1.0) if math.isinf(self.config.high) else (self.config.low, self.config.high - self.config.low)
 
-    @property
-    def unused_options(self) -> dict[str, str]:
-        return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
-
     def encode(self, rows: NumberRows, tokenizer: Tokenizer) -> EncodedNumbers:
         """See `TaskKind.encode`.
 
@@ -165,7 +161,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         texts_of_a_row = np.split(encoded.sequences.cut, 2 if self.config.head == "cosine" else 1)
         return int(np.any(texts_of_a_row, axis=0).sum())
 
-    def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Epochs:
         """Return batches of rows; for the cosine head, a batch has all first texts, then all second texts."""
         num_rows = len(encoded.targets)
         lengths = encoded.sequences.lengths.reshape(-1, num_rows).max(axis=0)
@@ -174,7 +170,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             indices = rows if len(encoded.sequences) == num_rows else np.concatenate([rows, rows + num_rows])
             return {**encoded.sequences.batch(indices), **tensors(targets=encoded.targets[rows])}
 
-        return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
+        return length_sorted_batches(lengths, make, batch_size=batch_size, seed=seed)
 
     def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the scaled number of each row, [B]."""

@@ -17,10 +17,10 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import (
     INDICES,
     Epochs,
-    LengthSortedBatches,
     Sequences,
     any_of,
     encode_texts,
+    length_sorted_batches,
     outputs_of,
     tensors,
 )
@@ -28,13 +28,11 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
     TaskKind,
     require_different,
-    require_lists,
     require_texts,
     row_ids,
 )
@@ -119,6 +117,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     config: RerankingTaskConfig
     head = "pair"
     outputs = ("relevance",)
+    independent = True
     score_names = ("map", "mrr", "ndcg@10")
     file_columns = (("query", "text"), ("candidates", "texts"))
     answers = (Ranked,)
@@ -158,15 +157,9 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
         return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
 
-    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Epochs:
         """See `TaskKind.training_batches`: a batch consists of query-candidate pairs."""
         return _sampled_batches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
-
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's probability of relevance."""
-        from bertline.modeling.losses import sigmoid_divergence
-
-        return sigmoid_divergence(outputs.float(), teacher, temperature).mean()
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
@@ -245,7 +238,8 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         Raises:
             DataError: The number of candidate lists differs from the number of queries.
         """
-        asked, offered = require_texts(queries, "queries"), require_lists(candidates, "candidates")
+        asked = require_texts(queries, "queries")
+        offered = [require_texts(texts, f"candidates[{index}]") for index, texts in enumerate(candidates)]
         if len(asked) != len(offered):
             raise DataError(f"{len(asked)} queries and {len(offered)} candidates; expected a list for each query.")
         if not any(offered):
@@ -311,7 +305,7 @@ def _sampled_batches(encoded: EncodedCandidates, *, num_negatives: int, batch_si
             return {**encoded.sequences.batch(pairs), **of_pairs}
 
         lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
-        yield from LengthSortedBatches(lengths, make, batch_size=batch_size, seed=epoch_seed)
+        yield from length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
 
     return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 

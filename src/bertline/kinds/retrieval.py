@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.seeds import generator
-from bertline.kinds.base import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import search_splits
@@ -143,11 +143,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     answers = (Hit,)
     output_schema = pa.schema({"document_ids": pa.list_(pa.string()), "scores": pa.list_(pa.float64())})
     asks = "Retrieval: find the documents of a collection that belong to a query."
-    unused_options: ClassVar[dict[str, str]] = {
-        "class_weights": "it has no classes to weigh",
-        "label_smoothing": "its targets are documents of a batch",
-        "focal_gamma": "the focal loss is for classification",
-    }
+    unsmoothed = "its targets are documents of a batch"
 
     def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
         super().__init__(config, labels)
@@ -244,7 +240,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def num_cut_documents(self, encoded: EncodedSearch) -> int:
         return int(encoded.documents.cut.sum())
 
-    def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Epochs:
         """See `TaskKind.training_batches`: a batch consists of (query, relevant document) pairs."""
         num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
         return pair_batches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import Sequences, outputs_of, tensors
+from bertline.finetuning.encoding import Sequences, outputs_of, padded, tensors
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.kinds.base import (
@@ -39,7 +39,7 @@ from bertline.kinds.base import (
 from bertline.kinds.classification import check_labels, with_known_labels
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
+from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
@@ -169,14 +169,9 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
         """Return the number of documents with a truncated sentence."""
         return int(encoded.cut.sum())
 
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distribution over sentences."""
-        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
-
+    def compared(self, outputs: Tensor, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         at_cls = batch["labels"] != IGNORED_LABEL
-        theirs = teacher[:, : at_cls.shape[1]][at_cls]
-        divergence = sigmoid_divergence if self.outputs else softmax_divergence
-        return divergence(outputs[at_cls].float(), theirs, temperature).mean()
+        return outputs[at_cls].float(), teacher[:, : at_cls.shape[1]][at_cls]
 
     def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
         """Return the probabilities at the sentences of each document, [sentences, L]."""
@@ -267,11 +262,8 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     def statistics(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
         """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
-        counts = [
-            row_counts(np.array(gold, dtype=np.int64), probabilities.argmax(1), len(self.labels))
-            for gold, probabilities in zip(rows.labels, predictions, strict=True)
-        ]
-        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
+        gold = (np.array(labels, dtype=np.int64) for labels in rows.labels)
+        return counts_of_rows(gold, (each.argmax(1) for each in predictions), len(self.labels))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
         return scores_of_counts(statistics)
@@ -399,47 +391,37 @@ def encode_documents(
     """
     longest = tokenizer.single.room(max_length)
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
-    groups: list[list[list[int]]] = []
-    of_groups: list[list[int]] = []
+    groups: list[list[int]] = []
+    types: list[list[int]] = []
+    at_cls: list[list[int]] = []
     is_first: list[bool] = []
     cut = np.zeros(len(documents), dtype=np.bool_)
     for row, sentences in enumerate(documents):
-        room = 0
+        room = turn = 0
         for place in range(len(sentences)):
             whole = next(ids)
             cut[row] |= len(whole) > longest
             sentence = tokenizer.single.sequence(whole[:longest])
             if place == 0 or len(sentence) > room:
-                groups.append([])
-                of_groups.append([])
+                for of_groups in (groups, types, at_cls):
+                    of_groups.append([])
                 is_first.append(place == 0)
-                room = max_length
-            room -= len(sentence)
-            groups[-1].append(sentence)
-            of_groups[-1].append(labels[row][place] if labels[row] else 0)
-    sequences = _laid_out(groups, pad_id=tokenizer.pad_id)
-    at_cls = np.full(sequences.input_ids.shape, IGNORED_LABEL, dtype=np.int64)
-    for number, group in enumerate(groups):
-        at_cls[number, np.cumsum([0, *(len(sentence) for sentence in group[:-1])])] = of_groups[number]
+                room, turn = max_length, 0
+            label = labels[row][place] if labels[row] else 0
+            groups[-1] += sentence
+            types[-1] += [turn] * len(sentence)
+            at_cls[-1] += [label, *[IGNORED_LABEL] * (len(sentence) - 1)]
+            room, turn = room - len(sentence), 1 - turn
+    lengths = np.array([len(group) for group in groups], dtype=np.int64)
+    # Truncation is recorded per document.
+    whole_groups = np.zeros(len(groups), dtype=np.bool_)
     return EncodedSentences(
-        sequences=sequences,
-        labels=at_cls,
+        sequences=Sequences(padded(groups, tokenizer.pad_id), padded(types, 0), lengths, whole_groups),
+        labels=padded(at_cls, IGNORED_LABEL),
         is_first=np.array(is_first, dtype=np.bool_),
         num_sentences=np.array([len(sentences) for sentences in documents], dtype=np.int64),
         cut=cut,
     )
-
-
-def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequences:
-    lengths = np.array([sum(map(len, group)) for group in groups], dtype=np.int64)
-    shape = (len(groups), int(lengths.max(initial=0)))
-    input_ids, token_type_ids = np.full(shape, pad_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for number, group in enumerate(groups):
-        input_ids[number, : lengths[number]] = [each for sentence in group for each in sentence]
-        turns = np.arange(len(group)) % 2
-        token_type_ids[number, : lengths[number]] = np.repeat(turns, [len(sentence) for sentence in group])
-    # Truncation is recorded per document (`EncodedSentences.cut`).
-    return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
 
 
 def text_of(row: Any) -> str:

@@ -89,6 +89,7 @@ class Summarisation(SentenceReader[SummaryRows]):
     config_class = SummarisationTaskConfig
     rows_class = SummaryRows
     outputs = ("summary",)
+    independent = True
     score_names = ("rouge1", "rouge2", "rougeL")
     answers = (Summary,)
     output_schema = pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])

@@ -30,7 +30,7 @@ from bertline.kinds.base import (
 )
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conllu, tagged_rows, tagged_splits
-from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
+from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import ConlluSourceConfig
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 
@@ -147,13 +147,11 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """Compute the mean cross-entropy over words."""
         return options.cross_entropy(outputs, batch["word_labels"])
 
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distribution over words; a CRF's emissions are logits."""
-        from bertline.modeling.losses import softmax_divergence
-
+    def compared(self, outputs: Tensor, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits of words; a CRF's emissions are logits, too."""
         theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)
         is_word = batch["word_labels"] != IGNORED_LABEL
-        return softmax_divergence(outputs[is_word], theirs[is_word], temperature).mean()
+        return outputs[is_word], theirs[is_word]
 
     def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
         return np.bincount(np.concatenate(self._numbers(rows)), minlength=len(self.labels))
@@ -191,11 +189,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
         """Return for each tag the number of hits, of predicted and of gold words, [N, 3 tags]."""
-        counts = [
-            row_counts(gold, predicted, len(self.labels))
-            for gold, predicted in zip(self._numbers(rows), predictions.labels, strict=True)
-        ]
-        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
+        return counts_of_rows(self._numbers(rows), predictions.labels, len(self.labels))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
         return scores_of_counts(statistics)

@@ -21,7 +21,7 @@ from bertline.foundation.mappings import value_at
 from bertline.pretraining.objectives.base import Objective, shown_means
 from bertline.run.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
 from bertline.run.stages import Stage
-from bertline.tasks.metrics.names import metric_name
+from bertline.tasks.metrics import metric_name
 from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
 
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.

@@ -40,7 +40,7 @@ from bertline.sweep.repetitions import (
     predictions_file,
 )
 from bertline.sweep.studies import curve_of, importances, last_dev
-from bertline.tasks.metrics.names import metric_name
+from bertline.tasks.metrics import metric_name
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 

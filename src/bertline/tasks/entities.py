@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.tasks.metrics.classification import precision_recall_f1
+from bertline.tasks.metrics.classification import precision_recall_f1, scores_by_label
 
 OUTSIDE = "O"
 TAG = re.compile(r"[BIESLUMW]-\S+|O")
@@ -126,8 +126,4 @@ def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
 
 def by_type(statistics: NDArray[np.float64], types: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return `precision`, `recall`, `f1` and `support` (number of gold entities) of each type."""
-    table = statistics.sum(axis=0)[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).tolist()
-    return {
-        kind: {**precision_recall_f1(*counts), "support": int(counts[2])}
-        for kind, counts in zip(types, table, strict=True)
-    }
+    return scores_by_label(statistics.sum(axis=0)[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS), types)

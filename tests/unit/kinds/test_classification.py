@@ -16,7 +16,7 @@ from bertline.inference.model import TaskPredictor
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.modeling.losses import focal_factor
-from bertline.tasks.metrics.classification import row_counts, scores_of_counts
+from bertline.tasks.metrics.classification import counts_of_rows, scores_of_counts
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS
@@ -191,7 +191,7 @@ def test_a_label_without_rows_is_in_no_macro_f1(inputs):
     )
     both = np.concatenate([np.eye(3)[gold], np.eye(3)[predicted]], axis=1)
     assert several.scores(both)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
-    counts = np.stack([row_counts(gold, predicted, 3)])
+    counts = counts_of_rows([gold], [predicted], 3)
     assert scores_of_counts(counts)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
 
 

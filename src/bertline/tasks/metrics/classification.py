@@ -6,12 +6,10 @@ correlation if gold or predictions have only one label, AUROC if all rows have o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from bertline.tasks.metrics.correlation import ranks
 
 
 def scores_of(matrix: NDArray[np.integer], *, beta: float | None = None) -> dict[str, float]:
@@ -86,10 +84,12 @@ def auroc(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> flo
         >>> auroc(np.array([0, 1, 1]), np.array([[0.8, 0.2], [0.7, 0.3], [0.9, 0.1]]))
         0.5
     """
+    from scipy.stats import rankdata
+
     areas = []
     for has, scores in _against_the_rest(gold, probabilities):
         if 0 < (positives := int(has.sum())) < len(has):
-            above = ranks(scores)[has].sum() - positives * (positives + 1) / 2
+            above = rankdata(scores)[has].sum() - positives * (positives + 1) / 2
             areas.append(above / (positives * (len(has) - positives)))
     return float(np.mean(areas)) if areas else 0.0
 
@@ -185,17 +185,19 @@ def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) ->
 
 
 def scores_by_label(
-    gold: NDArray[np.integer], given: NDArray[np.integer], labels: Sequence[str]
+    counts: NDArray[np.generic], labels: Sequence[str], *, support: str = "support"
 ) -> dict[str, dict[str, float]]:
-    """Return F1, precision, recall and number of gold rows of each label, from [N, L] arrays of 0 and 1.
+    """Return precision, recall, F1 and number of gold occurrences (as `support`) of each label.
+
+    Args:
+        counts: [L, 3], hits, predicted and gold occurrences of each label.
 
     Example:
-        >>> scores_by_label(np.array([[1], [1]]), np.array([[1], [0]]), ["a"])["a"]["recall"]
+        >>> scores_by_label(np.array([[1, 1, 2]]), ["a"])["a"]["recall"]
         0.5
     """
-    counts = np.stack([(gold & given).sum(axis=0), given.sum(axis=0), gold.sum(axis=0)], axis=1)
     return {
-        label: {**precision_recall_f1(*of_label), "rows": of_label[2]}
+        label: {**precision_recall_f1(*of_label), support: int(of_label[2])}
         for label, of_label in zip(labels, counts.tolist(), strict=True)
     }
 
@@ -242,27 +244,32 @@ def expected_calibration_error(
     return float(np.abs(gaps).sum() / len(probabilities))
 
 
-def row_counts(gold: NDArray[np.integer], predicted: NDArray[np.integer], num_labels: int) -> NDArray[np.float64]:
-    """Return for each label the number of hits, of predicted and of gold occurrences in one row, [3 labels].
+def counts_of_rows(
+    gold: Iterable[NDArray[np.integer]], predicted: Iterable[NDArray[np.integer]], num_labels: int
+) -> NDArray[np.float64]:
+    """Return for each label the number of hits, of predicted and of gold occurrences in each row, [N, 3 labels].
 
     For labels that stand in sequences; `scores_of_counts` and `counts_by_label` sum the counts over rows.
 
     Example:
-        >>> row_counts(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
-        [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]
+        >>> counts_of_rows([np.array([0, 1, 1])], [np.array([0, 1, 0])], 2).tolist()
+        [[1.0, 1.0, 2.0, 1.0, 1.0, 2.0]]
     """
-    counted = (gold[gold == predicted], predicted, gold)
-    return np.concatenate([np.bincount(found, minlength=num_labels) for found in counted]).astype(np.float64)
+    counts = [
+        [np.bincount(labels, minlength=num_labels) for labels in (right[right == given], given, right)]
+        for right, given in zip(gold, predicted, strict=True)
+    ]
+    return np.array(counts, dtype=np.float64).reshape(len(counts), 3 * num_labels)
 
 
 def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
     """Return `accuracy` and `macro_f1`, the mean over the labels that occur.
 
     Args:
-        statistics: [N, 3 labels], `row_counts` of each row.
+        statistics: [N, 3 labels], see `counts_of_rows`.
 
     Example:
-        >>> scores_of_counts(row_counts(np.array([0, 1, 1]), np.array([0, 1, 0]), 2)[None])
+        >>> scores_of_counts(counts_of_rows([np.array([0, 1, 1])], [np.array([0, 1, 0])], 2))
         {'accuracy': 0.6666666666666666, 'macro_f1': 0.6666666666666666}
     """
     hits, predicted, gold = statistics.sum(axis=0).reshape(3, -1)
@@ -276,9 +283,6 @@ def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
 
 def counts_by_label(statistics: NDArray[np.float64], labels: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return precision, recall, F1 and support of each label that occurs or was predicted; see `scores_of_counts`."""
-    counts = statistics.sum(axis=0).reshape(3, -1)
-    return {
-        label: {**precision_recall_f1(hits, predicted, gold), "support": int(gold)}
-        for label, (hits, predicted, gold) in zip(labels, counts.T.tolist(), strict=True)
-        if predicted + gold
-    }
+    counts = statistics.sum(axis=0).reshape(3, -1).T
+    occurs = counts[:, 1:].any(axis=1)
+    return scores_by_label(counts[occurs], [label for label, has in zip(labels, occurs, strict=True) if has])

@@ -29,21 +29,11 @@ def spearman(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> flo
         >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([0.0, 10.0, 11.0])), 6)
         1.0
     """
+    from scipy.stats import rankdata
+
     if np.isnan(gold).any() or np.isnan(predicted).any():
         return float("nan")
-    return pearson(ranks(gold), ranks(predicted))
-
-
-def ranks(numbers: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return ranks from 1; equal numbers share the mean of their ranks.
-
-    Example:
-        >>> ranks(np.array([0.5, 0.1, 0.5])).tolist()
-        [2.5, 1.0, 2.5]
-    """
-    _, group, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[group]
+    return pearson(rankdata(gold), rankdata(predicted))
 
 
 def _constant(numbers: NDArray[np.floating]) -> bool:
