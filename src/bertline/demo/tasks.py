@@ -21,7 +21,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.tasks.conll import TaggedSentence, is_visible
 from bertline.tasks.entities import OUTSIDE
-from bertline.tasks.source_files import LabelledRow, SourceRows, same_text
+from bertline.tasks.source_files import LabelledRow, LabelledSplits, same_text
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows
 
 # The task `docs_library`: predict which library a passage documents.
@@ -107,7 +107,7 @@ class LibraryNames:
 
 def docs_library_rows(
     modules: Iterable[ModuleDocs], config: DocsLibrarySourceConfig, *, num_train_rows: int | None, seed: int
-) -> SourceRows:
+) -> tuple[LabelledSplits[str], Counter[str]]:
     """Build passages labelled with the library they come from.
 
     A passage is a prose paragraph of a docstring, without the names of the libraries, truncated to `max_words`. Train
@@ -127,8 +127,7 @@ def docs_library_rows(
         also_as=without_names,
     )
     ordered = ordered_splits(train, held_out, config, lambda row: row.label, seed=seed)
-    rows = first_rows(ordered, config, num_train_rows)
-    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
+    return first_rows(ordered, config, num_train_rows), dropped
 
 
 def _passages(
@@ -169,7 +168,7 @@ class _Function:
 
 def docs_match_rows(
     modules: Iterable[ModuleDocs], config: DocsMatchSourceConfig, *, num_train_rows: int | None, seed: int
-) -> SourceRows:
+) -> tuple[LabelledSplits[str], Counter[str]]:
     """Build pairs of a signature, such as `read_csv(filepath, sep, header)`, and its own or another summary.
 
     Each function occurs in two rows, once with its own summary and once with that of another function of its module,
@@ -188,8 +187,7 @@ def docs_match_rows(
     )
     pairs, held_out_pairs = (_rows(functions, dropped, seed) for functions in (train, held_out))
     ordered = ordered_splits(pairs, held_out_pairs, config, lambda row: row.label, seed=seed)
-    rows = first_rows(ordered, config, num_train_rows)
-    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
+    return first_rows(ordered, config, num_train_rows), dropped
 
 
 def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: int) -> dict[str, list[LabelledRow]]:

@@ -69,13 +69,13 @@ class Sequences:
         )
 
 
-def padded(rows: Sequence[Sequence[int]], value: int) -> NDArray[np.int64]:
-    """Return rows of different lengths as an array [N, S], padded at the end.
+def padded(rows: Sequence[Any], value: int, *, least: int = 0) -> NDArray[np.int64]:
+    """Return rows of numbers of different lengths as an array [N, S], S at least `least`, padded at the end.
 
     >>> padded([[2, 7, 3], [2, 3]], 0).tolist()
     [[2, 7, 3], [2, 3, 0]]
     """
-    array = np.full((len(rows), max(map(len, rows), default=0)), value, dtype=np.int64)
+    array = np.full((len(rows), max([least, *map(len, rows)])), value, dtype=np.int64)
     for number, row in enumerate(rows):
         array[number, : len(row)] = row
     return array

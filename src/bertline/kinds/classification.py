@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, assert_never
 
@@ -46,7 +46,7 @@ from bertline.tasks.bad_rows import BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import LabelledRow, fewest_train_rows, num_rows_made, shortened, stored
+from bertline.tasks.source_files import LabelledRow, LabelledSplits, fewest_train_rows, num_rows_made, shortened, stored
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
@@ -590,7 +590,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return {"predicted": list(predicted.labels), "probability": probabilities}
 
 
-_Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
+_Splits = LabelledSplits[tuple[str, ...]]
 
 
 def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]) -> tuple[_Splits, Counter[str]]:
@@ -598,23 +598,18 @@ def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleD
     if config.multi_label:
         if not isinstance(config.source, TableSourceConfig | HubSourceConfig):
             raise ConfigError(f"multi_label: a source of kind {config.source.kind} has one label a row. Set it false.")
-        several = read_table(config.source, config, SeveralLabels)
-        return several.by_split(), several.dropped
+        return read_table(config.source, config, SeveralLabels)
     num_rows, seed = num_rows_made(config), config.split_seed
     match config.source:
         case DocsLibrarySourceConfig():
-            source = docs_library_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
+            splits, dropped = docs_library_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
         case DocsMatchSourceConfig():
-            source = docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
+            splits, dropped = docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
         case TableSourceConfig() | HubSourceConfig():
-            source = read_table(config.source, config, OneLabel)
+            splits, dropped = read_table(config.source, config, OneLabel)
         case _:
             assert_never(config.source)
-    splits: _Splits = {
-        split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,), row.cluster) for row in rows]
-        for split, rows in source.by_split().items()
-    }
-    return splits, source.dropped
+    return {split: [replace(row, label=(row.label,)) for row in rows] for split, rows in splits.items()}, dropped
 
 
 def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -> list[str]:

@@ -21,7 +21,7 @@ from bertline.finetuning.encoding import Part, Sequences, assembled, outputs_of,
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
-from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
@@ -60,9 +60,7 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        for name, least in (("window_overlap", 0), ("max_question_length", 1), ("max_answer_length", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}")
+        require_at_least(self, window_overlap=0, max_question_length=1, max_answer_length=1)
         # [CLS] and two [SEP]; `Layout.room` is exact, with the special tokens of a tokenizer.
         room = self.max_length - self.max_question_length - 3
         if self.window_overlap >= room:

@@ -105,8 +105,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         def read_numbers(pattern: re.Pattern[str] | None, separator: str | None, names: list[str] | None) -> ANumber:
             return ANumber(config.low, config.high, pattern)
 
-        source = read_table(config.source, config, read_numbers)
-        shorter = shortened(source.by_split(), config, source.dropped)
+        rows_of_splits, dropped = read_table(config.source, config, read_numbers)
+        shorter = shortened(rows_of_splits, config, dropped)
         splits = {
             split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
             for split, rows in shorter.items()
@@ -115,16 +115,14 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         require_different(name, smallest, "train rows have the number", "Check source.label_column.")
         return BuiltTask(
             splits={**splits},
-            dropped=source.dropped,
+            dropped=dropped,
             versions=table_versions(config.source),
             targets={
                 split: {(f"{number:g}",) for number in rows.numbers.tolist()}
                 for split, rows in splits.items()
                 if split != "train"  # the numbers of train need not occur in the others
             },
-            more={
-                "pair": splits["train"].text_pairs is not None,
-            },
+            more={"pair": splits["train"].text_pairs is not None},
         )
 
     # ---- the model

@@ -38,7 +38,7 @@ from bertline.kinds.base import (
 )
 from bertline.kinds.classification import check_labels, with_known_labels
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
-from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
@@ -87,8 +87,7 @@ class SentenceLabellingTaskConfig(BaseTaskConfig):
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
         check_labels(self.labels, least=2)
-        if self.max_length < 3:
-            raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")
+        require_at_least(self, max_length=3)  # [CLS], a token and [SEP]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from bertline.kinds.sentence_labelling import (
     text_of,
 )
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, words_of
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.source_files import read_splits
@@ -53,10 +53,7 @@ class SummarisationTaskConfig(BaseTaskConfig):
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        if self.num_sentences < 1:
-            raise ValueError(f"num_sentences must be at least 1, found {self.num_sentences}")
-        if self.max_length < 3:
-            raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")
+        require_at_least(self, num_sentences=1, max_length=3)  # [CLS], a token and [SEP]
 
 
 class SummarisedDocument(NamedTuple):

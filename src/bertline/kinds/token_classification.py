@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
@@ -155,44 +156,42 @@ class TokenClassification(Tagging):
         return self._with_head(super().new_model(folder, head))
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf, read_crf
+        model: Any = self._with_head(super().load_model(folder, attention=attention))
+        if self._is_crf:
+            from bertline.modeling.crf import read_crf
 
-        model = self._with_head(super().load_model(folder, attention=attention))
-        if isinstance(model, BertForTokenClassificationWithCrf):
             read_crf(model.crf, folder)
         return model
 
-    def save_model(self, model: nn.Module, folder: Path) -> None:
+    def save_model(self, model: Any, folder: Path) -> None:
         """See `TaskKind.save_model`. With a CRF, the Hugging Face model gives the emissions; the CRF is in
         `crf.safetensors`."""
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf, write_crf
+        super().save_model(model.tagger if self._is_crf else model, folder)
+        if self._is_crf:
+            from bertline.modeling.crf import write_crf
 
-        if isinstance(model, BertForTokenClassificationWithCrf):
-            super().save_model(model.tagger, folder)
             write_crf(model.crf, folder)
-        else:
-            super().save_model(model, folder)
+
+    @property
+    def _is_crf(self) -> bool:
+        return self.config.head == "crf"
 
     def _with_head(self, tagger: Any) -> nn.Module:
         from bertline.modeling.crf import BertForTokenClassificationWithCrf
 
-        return BertForTokenClassificationWithCrf(tagger, self.labels) if self.config.head == "crf" else tagger
+        return BertForTokenClassificationWithCrf(tagger, self.labels) if self._is_crf else tagger
 
-    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+    def hard_loss(self, model: Any, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over words (softmax) or negative log-likelihood over windows (CRF)."""
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf
-
-        if not isinstance(model, BertForTokenClassificationWithCrf):
+        if not self._is_crf:
             return super().hard_loss(model, outputs, batch, options)
         return -model.crf.log_likelihood(outputs, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
 
-    def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+    def predict(self, model: Any, encoded: EncodedWords, machine: Machine) -> TagPredictions:
         """Predict labels; each word's logits come from the window with the most context around it."""
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf
-
-        if not isinstance(model, BertForTokenClassificationWithCrf):
+        if not self._is_crf:
             return super().predict(model, encoded, machine)
-        return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded)
+        return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded.row_starts)
 
     def calibrate(self, rows: TaggedRows, predictions: TagPredictions) -> Calibration:
         """Choose the margin of O with the best score on these rows, if configured; 0 if no other is better."""
@@ -299,43 +298,30 @@ class TokenClassification(Tagging):
         )
 
 
-def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+def _crf_labels(crf: LinearChainCrf, logits: Tensor, row_starts: NDArray[np.int64]) -> TagPredictions:
     """Decode the label sequence of each row as a whole, across its windows, from logits [T, L]."""
     import torch
-    from torch import nn
 
-    labels = np.zeros(len(logits), dtype=np.int64)
-    confidences = np.ones(len(encoded.row_starts) - 1)
-    of_words = np.ones(len(logits))
-    device = crf.start.device
-    words_of_rows = [
-        np.arange(begin, end) for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
-    ]
+    num_words = np.diff(row_starts)
+    of_rows = logits.split(num_words.tolist())
+    labels = [np.zeros(count, dtype=np.int64) for count in num_words]
+    word_confidences = [np.ones(count) for count in num_words]
+    confidences = np.ones(len(num_words))
     # Rows of similar length are decoded together; rows without words are left out.
-    order = sorted((row for row, words in enumerate(words_of_rows) if len(words)), key=lambda r: len(words_of_rows[r]))
+    order = [row for row in np.argsort(num_words, kind="stable").tolist() if num_words[row]]
     for first in range(0, len(order), _ROWS_DECODED_TOGETHER):
         rows = order[first : first + _ROWS_DECODED_TOGETHER]
-        words = [torch.from_numpy(words_of_rows[row]) for row in rows]
-        lengths = torch.tensor([len(numbers) for numbers in words], device=device)
-        emissions = nn.utils.rnn.pad_sequence([logits[numbers] for numbers in words], batch_first=True).to(device)
+        emissions = torch.nn.utils.rnn.pad_sequence([of_rows[row] for row in rows], batch_first=True).to(
+            crf.start.device
+        )
+        lengths = torch.from_numpy(num_words[rows]).to(emissions.device)
         paths, log_probabilities = crf.decode(emissions, lengths)
         confidences[rows] = log_probabilities.double().exp().cpu().numpy()
-        marginals = _marginals(crf, emissions, lengths).gather(2, paths[:, :, None])[:, :, 0].double().cpu()
-        for numbers, path, of_path in zip(words, paths.cpu(), marginals, strict=True):
-            labels[numbers] = path[: len(numbers)]
-            of_words[numbers] = of_path[: len(numbers)]
-    ends = encoded.row_starts[1:-1]
-    return TagPredictions(np.split(labels, ends), confidences, np.split(of_words, ends))
-
-
-def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tensor:
-    """Compute the marginal probability of each label at each word [B, W, L].
-
-    It is the gradient of the log partition function with respect to the emissions.
-    """
-    import torch
-
-    with torch.enable_grad():
-        emissions = emissions.detach().requires_grad_()
-        (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
-    return marginals
+        # The marginal probabilities [B, W, L] are the gradient of the log partition function.
+        with torch.enable_grad():
+            emissions = emissions.detach().requires_grad_()
+            (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
+        of_paths = marginals.gather(2, paths[:, :, None])[:, :, 0].double().cpu().numpy()
+        for row, path, of_path in zip(rows, paths.cpu().numpy(), of_paths, strict=True):
+            labels[row], word_confidences[row] = path[: num_words[row]], of_path[: num_words[row]]
+    return TagPredictions(labels, confidences, word_confidences)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import gzip
 import math
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from bertline.foundation.manifests import versions_of
 from bertline.tasks.bad_rows import BadRow, BadRows, json_object, label_in, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig, check_delimiting
-from bertline.tasks.source_files import Label, LabelledRow, SourceRows, split_files, with_all_splits
+from bertline.tasks.source_files import Label, LabelledRow, LabelledSplits, split_files, with_all_splits
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Parsed = TypeVar("Parsed")
@@ -323,45 +325,33 @@ def _group(record: Record, column: str | int) -> str:
 
 def layout_of(config: TableSourceConfig) -> TableLayout:
     """Return how the files of a table source are parsed."""
-    return TableLayout(
-        config.format,
-        config.header,
-        config.quoting,
-        config.encoding,
-        separator=config.separator,
-        max_fields=config.max_fields,
-        extra_fields=config.extra_fields,
-    )
+    return TableLayout(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TableLayout)})
 
 
-def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
+def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
     """Read the files of a table source.
 
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
-    folder = Path(config.path)
+    folder, layout = Path(config.path), layout_of(config)
     if config.extra_tests and folder.is_file():
         raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
-    layout, bad_rows = layout_of(config), BadRows(config.on_bad_row)
     pattern = None if config.label_pattern is None else re.compile(config.label_pattern)
     labels = read_labels(pattern, config.label_separator, None)
-
-    def rows_of(path: Path) -> list[LabelledRow[Label]]:
-        return _labelled(read_records(path, layout, bad_rows), str(path), config, labels, bad_rows)
-
-    read = {split: rows_of(path) for split, path in split_files(config).items()}
-    extra = {name: rows_of(folder / file) for name, file in config.extra_tests.items()}
-    return SourceRows(read["train"], read.get("dev"), read.get("test"), bad_rows.dropped, extra)
+    files = split_files(config) | {f"test_{name}": folder / file for name, file in config.extra_tests.items()}
+    return {
+        split: _labelled(read_records(path, layout, bad_rows), str(path), config, labels, bad_rows)
+        for split, path in files.items()
+    }
 
 
-def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
+def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
     """Read the splits of a Hugging Face dataset through `datasets`; only data files, never a dataset's code.
 
     Raises:
         DataError: The data is invalid. The message names split and row, the problem and how to fix it.
     """
-    bad_rows = BadRows(config.on_bad_row)
 
     def rows_of(split: str) -> list[LabelledRow[Label]]:
         data = _dataset(config, split)
@@ -371,10 +361,9 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
         records = (Record(f"{split}:{number}", cast(Any, values)) for number, values in enumerate(data, start=1))
         return _labelled(records, f"{config.name}/{split}", config, read_labels(None, None, names), bad_rows)
 
-    splits = (config.train_split, config.dev_split, config.test_split)
-    train, dev, test = (None if split is None else rows_of(split) for split in splits)
-    extra = {name: rows_of(split) for name, split in config.extra_tests.items()}
-    return SourceRows(train or [], dev, test, bad_rows.dropped, extra)
+    named = {"train": config.train_split, "dev": config.dev_split, "test": config.test_split}
+    named |= {f"test_{name}": split for name, split in config.extra_tests.items()}
+    return {split: rows_of(name) for split, name in named.items() if name is not None}
 
 
 def _dataset(config: HubSourceConfig, split: str) -> Any:
@@ -389,10 +378,12 @@ def _dataset(config: HubSourceConfig, split: str) -> Any:
 
 def read_table(
     source: TableSourceConfig | HubSourceConfig, config: BaseTaskConfig, read_labels: ReadLabels[Label]
-) -> SourceRows[Label]:
-    """Read a table or dataset, with missing splits cut from train; train is not shortened."""
-    rows = table_rows(source, read_labels) if isinstance(source, TableSourceConfig) else hub_rows(source, read_labels)
-    return with_all_splits(rows, config)
+) -> tuple[LabelledSplits[Label], Counter[str]]:
+    """Read a table or dataset, with missing splits cut from train, and count dropped rows; train is not shortened."""
+    bad_rows = BadRows(source.on_bad_row)
+    read: Callable[..., LabelledSplits[Label]] = table_rows if isinstance(source, TableSourceConfig) else hub_rows
+    splits = read(source, read_labels, bad_rows)
+    return with_all_splits(splits, config, bad_rows.dropped), bad_rows.dropped
 
 
 def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str]:
@@ -401,8 +392,11 @@ def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
-    """What readers of labels as text share: class indices become class names, other cells what `label_in` reads."""
+class SeveralLabels:
+    """Reader of zero or more labels per row, from a list or from text with separators.
+
+    Class indices become class names, other cells what `label_in` reads.
+    """
 
     pattern: re.Pattern[str] | None
     """Regular expression whose first group is the label; None takes the whole cell. Each label of a row must match."""
@@ -427,28 +421,6 @@ class _Words:
             word = value.strip() if isinstance(value, str) else label_in(value)
         return label_in(_matched(word, self.pattern)) if word else ""
 
-
-class OneLabel(_Words):
-    """Reader of one label per row; it does not use the separator."""
-
-    def __call__(self, value: object) -> str:
-        """Return the label of a cell.
-
-        Raises:
-            BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
-        """
-        if isinstance(value, list | tuple | np.ndarray):
-            raise BadRow(
-                "several_labels", f"the label is a list ({value!r}). Set multi_label: true if rows have several labels"
-            )
-        if not (label := self.word(value)):
-            raise BadRow("empty_label", "the label is empty")
-        return label
-
-
-class SeveralLabels(_Words):
-    """Reader of zero or more labels per row, from a list or from text with separators."""
-
     def __call__(self, value: object) -> tuple[str, ...]:
         """Return the labels of a cell in order, without duplicates.
 
@@ -461,6 +433,24 @@ class SeveralLabels(_Words):
         elif isinstance(value, str) and self.separator is not None:
             values = value.split(self.separator)
         return tuple(dict.fromkeys(label for each in values if (label := self.word(each))))
+
+
+class OneLabel(SeveralLabels):
+    """Reader of one label per row; it does not use the separator."""
+
+    def __call__(self, value: object) -> str:  # type: ignore[override]
+        """Return the label of a cell.
+
+        Raises:
+            BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
+        """
+        if isinstance(value, list | tuple | np.ndarray):
+            raise BadRow(
+                "several_labels", f"the label is a list ({value!r}). Set multi_label: true if rows have several labels"
+            )
+        if not (label := self.word(value)):
+            raise BadRow("empty_label", "the label is empty")
+        return label
 
 
 @dataclass(frozen=True, slots=True)

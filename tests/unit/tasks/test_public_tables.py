@@ -9,6 +9,7 @@ import datasets
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
@@ -60,13 +61,13 @@ def test_a_dataset_is_read_by_column_names(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     rows = [{"text": f"text {number}", "label": number % 2} for number in range(10)]
     (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = hub_rows(hub_config(tmp_path / "data"), OneLabel)
-    assert [(row.text, row.label) for row in source.train[:2]] == [("text 0", "0"), ("text 1", "1")]
-    assert source.dev is source.test is None
+    splits = hub_rows(hub_config(tmp_path / "data"), OneLabel, BadRows("error"))
+    assert [(row.text, row.label) for row in splits["train"][:2]] == [("text 0", "0"), ("text 1", "1")]
+    assert [*splits] == ["train"]
     with pytest.raises(DataError, match="no column 'words'.*'text', 'label'"):
-        hub_rows(hub_config(tmp_path / "data", text_column="words"), OneLabel)
+        hub_rows(hub_config(tmp_path / "data", text_column="words"), OneLabel, BadRows("error"))
     with pytest.raises(DataError, match="split 'validation'"):
-        hub_rows(hub_config(tmp_path / "data", dev_split="validation"), OneLabel)
+        hub_rows(hub_config(tmp_path / "data", dev_split="validation"), OneLabel, BadRows("error"))
 
 
 @pytest.mark.parametrize("form", ["save_to_disk", "parquet"])
@@ -102,11 +103,12 @@ def test_class_numbers_of_a_dataset_get_their_names_and_unlabelled_rows_are_bad_
     data = datasets.Dataset.from_dict(rows, features=features)
     monkeypatch.setattr(datasets, "load_dataset", lambda *arguments, **options: data)
     config = hub_config("somewhere/some", on_bad_row="skip", extra_tests={"other": "other"})
-    source = hub_rows(config, OneLabel)
-    assert [row.label for row in source.train] == ["yes", "no"]
-    assert [row.id for row in source.extra_tests["other"]] == ["other:1", "other:2"]
-    assert source.dropped == {"unknown_label": 2}
-    several = hub_rows(hub_config("somewhere/some", label_column="topics"), SeveralLabels)
-    assert [row.label for row in several.train] == [("art", "sport"), (), ("sport",)]
+    bad_rows = BadRows("skip")
+    splits = hub_rows(config, OneLabel, bad_rows)
+    assert [row.label for row in splits["train"]] == ["yes", "no"]
+    assert [row.id for row in splits["test_other"]] == ["other:1", "other:2"]
+    assert bad_rows.dropped == {"unknown_label": 2}
+    several = hub_rows(hub_config("somewhere/some", label_column="topics"), SeveralLabels, BadRows("error"))
+    assert [row.label for row in several["train"]] == [("art", "sport"), (), ("sport",)]
     with pytest.raises(DataError, match=r"some/train:3.*set it to null"):
-        hub_rows(hub_config("somewhere/some"), OneLabel)
+        hub_rows(hub_config("somewhere/some"), OneLabel, BadRows("error"))
