@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import tiny
 from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.retrieval import RetrievalTaskConfig
 from bertline.tasks.source_config import (
@@ -21,13 +22,7 @@ QUERIES = {f"q{number}": f"question {number} on wings" for number in range(1, 21
 
 
 def base(**changes: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "max_length": 16, "num_train_rows": None, "label_efficiency_rows": (),
-        "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.3,
-        "test_fraction": 0.4, "split_seed": 0, "start_from": None,
-        "teacher": None, "unlabelled": None, "num_trials": None, "space": {}, "fine_tuning": {},
-    }  # fmt: skip
-    return {**fields, **changes}
+    return tiny.task_fields(**{"max_length": 16, "dev_fraction": 0.3, "test_fraction": 0.4, "split_seed": 0, **changes})
 
 
 def retrieval(source: Any, **changes: Any) -> RetrievalTaskConfig:

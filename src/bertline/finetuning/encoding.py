@@ -70,11 +70,7 @@ class Sequences:
 
 
 def padded(rows: Sequence[Any], value: int, *, least: int = 0) -> NDArray[np.int64]:
-    """Return rows of numbers of different lengths as an array [N, S], S at least `least`, padded at the end.
-
-    >>> padded([[2, 7, 3], [2, 3]], 0).tolist()
-    [[2, 7, 3], [2, 3, 0]]
-    """
+    """Return rows of numbers of different lengths as an array [N, S], S at least `least`, padded at the end."""
     array = np.full((len(rows), max([least, *map(len, rows)])), value, dtype=np.int64)
     for number, row in enumerate(rows):
         array[number, : len(row)] = row
@@ -210,14 +206,17 @@ def encode_windows(
     return Windows(assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
 
 
-def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:
-    """Split a segment into windows of at most `room` tokens, neighbours sharing `overlap` tokens.
+def window_starts(num_tokens: int, room: int, overlap: int) -> range:
+    """Return where the windows of a segment begin: of `room` tokens at most, neighbours sharing `overlap`.
 
-    >>> _chunks([1, 2, 3, 4, 5, 6], 4, 2), _chunks([1, 2, 3, 4, 5], 4, 1), _chunks([], 4, 1)
-    ([[1, 2, 3, 4], [3, 4, 5, 6]], [[1, 2, 3, 4], [4, 5]], [[]])
+    >>> [*window_starts(6, 4, 2)], [*window_starts(5, 4, 1)], [*window_starts(0, 4, 1)]
+    ([0, 2], [0, 3], [0])
     """
-    starts = range(0, max(len(segment) - overlap, 1), room - overlap)
-    return [segment[start : start + room] for start in starts]
+    return range(0, max(num_tokens - overlap, 1), room - overlap)
+
+
+def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:
+    return [segment[start : start + room] for start in window_starts(len(segment), room, overlap)]
 
 
 def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int) -> list[tuple[list[int], list[int]]]:

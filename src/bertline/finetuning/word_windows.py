@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.encoding import Sequences, assemble, padded, tensors
+from bertline.finetuning.encoding import Sequences, assemble, padded, tensors, window_starts
 from bertline.finetuning.token_marks import with_marks
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
@@ -115,7 +115,9 @@ def encode_words(
     words_of_tokens = _words_of_tokens(sequences, places, inside)
     if mark is not None:
         marks = np.array([mark(word) for of_row in rows.words for word in of_row], dtype=np.int64)
-        sequences = with_marks(sequences, _marks_of_tokens(marks, words, words_of_tokens))
+        of_columns = np.append(marks, 0)[words]  # the appended 0 keeps the padded columns valid without words
+        of_tokens = np.take_along_axis(of_columns, np.maximum(words_of_tokens, 0), axis=1)
+        sequences = with_marks(sequences, np.where(words_of_tokens >= 0, of_tokens, 0))
     return EncodedWords(
         sequences=sequences,
         num_words=num_words,
@@ -136,15 +138,6 @@ def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: ND
     begun = np.maximum.accumulate(begun, axis=1)
     begun[np.arange(sequences.input_ids.shape[1]) >= sequences.lengths[:, None] - 1] = -1  # [SEP] and padding
     return begun
-
-
-def _marks_of_tokens(
-    marks: NDArray[np.int64], words: NDArray[np.int64], words_of_tokens: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the mark of each token [V, S], taken from the marks of the words [T]; 0 for a token without a word."""
-    of_columns = np.append(marks, 0)[words]  # The appended 0 keeps the padded columns valid when T is 0.
-    of_tokens = np.take_along_axis(of_columns, np.maximum(words_of_tokens, 0), axis=1)
-    return np.where(words_of_tokens >= 0, of_tokens, 0)
 
 
 _Window = tuple[list[int], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
@@ -183,9 +176,7 @@ def _windows(word_tokens: list[list[int]], first_word: int, room: int, overlap: 
     borders = np.cumsum([0, *(len(word) for word in word_tokens)]).astype(np.int64)
     begins, ends = borders[:-1], borders[1:]
     words = np.arange(len(word_tokens)) + first_word
-    starts = [0]
-    while starts[-1] + room < len(tokens):
-        starts.append(starts[-1] + room - overlap)
+    starts = window_starts(len(tokens), room, overlap)
     context = np.array([_context(begins, ends, start, room, len(tokens)) for start in starts])
     best = context.argmax(axis=0)
     return [

@@ -268,9 +268,9 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return lengths
 
     def num_cut(self, encoded: Encoded) -> int:
-        """Return the number of truncated rows, by default of sequences. Splitting a text into windows does not truncate
-        it."""
-        return int(encoded.sequences.cut.sum())  # type: ignore[attr-defined]
+        """Return the number of truncated rows: those that the encoding marks as `cut`, or else its sequences. Splitting
+        a text into windows does not truncate it."""
+        return int(getattr(encoded, "cut", encoded.sequences.cut).sum())  # type: ignore[attr-defined]
 
     def num_cut_documents(self, encoded: Encoded) -> int | None:
         """Return the number of truncated documents of the task's collection; None for a task without a collection."""
@@ -451,10 +451,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        """Return the HTML of an error: a row of `table` without `correct`."""
-        from bertline.evaluation.html import label_block
+        """Return the HTML of an error: a row of `table` without `correct`; by default that of a label or a ranking."""
+        from bertline.evaluation.html import label_block, ranking_block
 
-        return label_block(error)
+        return ranking_block(error) if "query" in error else label_block(error)
 
     @abstractmethod
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
@@ -501,7 +501,9 @@ def require_texts(values: Any, name: str) -> list[str]:
     return list(values)
 
 
-def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list[str], list[str]]:
+def require_pairs(
+    first: Any, second: Any, names: tuple[str, str] = ("texts", "text_pairs")
+) -> tuple[list[str], list[str]]:
     """Return both values as lists of strings of equal length, or raise a `DataError`."""
     one, other = require_texts(first, names[0]), require_texts(second, names[1])
     if len(one) != len(other):
@@ -511,6 +513,4 @@ def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list
 
 def texts_and_pairs(texts: Sequence[str], text_pairs: Sequence[str] | None) -> tuple[list[str], list[str] | None]:
     """Return texts and optional second texts as lists of strings; see `require_pairs`."""
-    if text_pairs is None:
-        return require_texts(texts, "texts"), None
-    return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
+    return (require_texts(texts, "texts"), None) if text_pairs is None else require_pairs(texts, text_pairs)

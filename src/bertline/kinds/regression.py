@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -102,10 +101,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     @staticmethod
     def build(name: str, config: RegressionTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        def read_numbers(pattern: re.Pattern[str] | None, separator: str | None, names: list[str] | None) -> ANumber:
-            return ANumber(config.low, config.high, pattern)
-
-        rows_of_splits, dropped = read_table(config.source, config, read_numbers)
+        rows_of_splits, dropped = read_table(
+            config.source, config, lambda pattern, separator, names: ANumber(config.low, config.high, pattern)
+        )
         shorter = shortened(rows_of_splits, config, dropped)
         splits = {
             split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
@@ -146,8 +144,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         if self.config.head == "cosine":
             if rows.text_pairs is None:
                 raise DataError(
-                    "head: cosine compares two texts, and these rows have one. Name source.text_pair_column and run "
-                    "the stage task_data again, or take head: linear."
+                    "this model compares two texts (head: cosine); give text_pairs (in a file: text_pair_column; in a "
+                    "task: source.text_pair_column, and run the stage task_data again) too."
                 )
             sequences = encode_texts([*rows.texts, *rows.text_pairs], None, tokenizer, max_length=max_length)
         else:
@@ -266,14 +264,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def serve(
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[float]:
-        """Return the number of each text or text pair, on the task's scale.
-
-        Raises:
-            DataError: The head is `cosine`, and there are no `text_pairs`.
-        """
+        """Return the number of each text or text pair, on the task's scale."""
         firsts, seconds = texts_and_pairs(texts, text_pairs)
-        if self.config.head == "cosine" and seconds is None:
-            raise DataError("this model compares two texts; give text_pairs (in a file: text_pair_column) too.")
         if not firsts:
             return []
         unknown = np.zeros(len(firsts), dtype=np.float64)

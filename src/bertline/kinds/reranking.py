@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +40,7 @@ from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import one_line, relevance_of, search_splits
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
-from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
+from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
 from bertline.tasks.table_source import Record, TableLayout, parsed_records, value_in
 
@@ -146,12 +145,9 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- the model
 
     def encode(self, rows: CandidateRows, tokenizer: Tokenizer) -> EncodedCandidates:
-        sizes = [len(candidates) for candidates in rows.candidates]
-        queries = [query for query, size in zip(rows.queries, sizes, strict=True) for _ in range(size)]
-        texts = [text for candidates in rows.candidates for text in candidates]
-        sequences = encode_texts(queries, texts, tokenizer, max_length=self.config.max_length)
+        sequences = encode_texts(*_pairs(rows), tokenizer, max_length=self.config.max_length)
         relevant = np.array([value > 0 for values in rows.relevances for value in values], dtype=np.bool_)
-        return EncodedCandidates(sequences, relevant, np.cumsum([0, *sizes]))
+        return EncodedCandidates(sequences, relevant, np.cumsum([0, *map(len, rows.candidates)]))
 
     def num_cut(self, encoded: EncodedCandidates) -> int:
         """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
@@ -256,12 +252,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def file_output(self, predicted: list[Ranked]) -> dict[str, Any]:
         return {"order": [each.number for each in predicted], "scores": [each.score for each in predicted]}
 
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import ranking_block
-
-        return ranking_block(error)
-
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         from bertline.export.usage import Usage
 
@@ -337,21 +327,21 @@ def _candidates_of(
 def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceConfig) -> BuiltTask:
     from bertline.tasks.bm25 import Bm25
 
-    bad_rows = BadRows(source.on_bad_row)
-    read = {split: read_answers(file, source, bad_rows) for split, file in split_files(source).items()}
-    # Where no candidate is right, no order is better than another; trec_eval skips those questions, too.
-    splits = {
-        split: [each for each in of_split if ranking.num_relevant(each.relevances)] for split, of_split in read.items()
-    }
-    num_dropped = sum(len(read[split]) - len(splits[split]) for split in read)
-    dropped = bad_rows.dropped + Counter(question_without_right_answer=num_dropped)
-    dropped += complete_splits(splits, config, same=lambda row: same_text([row.text]), name="question")
-    splits = shortened(splits, config, dropped)
+    texts: set[str] = set()
+
+    def read(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
+        questions = read_answers(path, source, bad_rows)
+        texts.update(text for each in questions for text in each.answers)
+        # Where no candidate is right, no order is better than another; trec_eval skips those questions, too.
+        right = [each for each in questions if ranking.num_relevant(each.relevances)]
+        bad_rows.dropped["question_without_right_answer"] += len(questions) - len(right)
+        return right
+
+    splits, dropped = read_splits(config, read, same=lambda row: same_text([row.text]), name="question")
     if not any(splits.values()):
         raise DataError(f"tasks.{name}: no question has a right answer (a label above 0 in {source.label_column!r}).")
     # Document frequencies come from the candidates of all splits; labels are not used.
-    texts = sorted({text for questions in read.values() for each in questions for text in each.answers})
-    bm25, numbers = Bm25(texts), {text: number for number, text in enumerate(texts)}
+    bm25, numbers = Bm25(sorted(texts)), {text: number for number, text in enumerate(sorted(texts))}
 
     def stored(each: Question) -> list[Any]:
         scores = bm25.scores(each.text)[np.array([numbers[text] for text in each.answers])].tolist()
@@ -401,7 +391,7 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
     parsed_records(path, layout, bad_rows, parse)
     if not questions:
         raise DataError(f"{path} has no rows that can be used.")
-    return list(questions.values())
+    return [*questions.values()]
 
 
 def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:

@@ -271,10 +271,13 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return softmax_divergence(similarities, theirs, temperature).mean()
 
     def hard_loss(self, model: nn.Module, outputs: list[Tensor], batch: Batch, options: LossOptions) -> Tensor:
-        """See `TaskKind.hard_loss`: softmax over the documents of the batch."""
+        """Compute softmax cross-entropy over the documents of the batch but for others that are relevant, too (arXiv
+        2004.04906, section 3.2)."""
+        import torch.nn.functional as F
+
         queries, documents = outputs
         similarities = queries @ documents.T / self.config.temperature
-        return contrastive_loss(similarities, batch["targets"], batch["also_relevant"])
+        return F.cross_entropy(similarities.masked_fill(batch["also_relevant"], float("-inf")), batch["targets"])
 
     def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
         """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
@@ -396,12 +399,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         raise DataError("a retrieval model searches documents: name them with documents=FILE.")
 
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import ranking_block
-
-        return ranking_block(error)
-
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         from bertline.export.usage import Usage, VectorSettings
 
@@ -461,25 +458,6 @@ def pair_batches(encoded: EncodedSearch, *, batch_size: int, num_hard_negatives:
             yield batch(order[start : start + batch_size], random)
 
     return Epochs(len(query_of), batch_size, batches)
-
-
-def contrastive_loss(similarities: Tensor, targets: Tensor, also_relevant: Tensor) -> Tensor:
-    """Compute softmax cross-entropy over the documents of the batch (arXiv 2004.04906, section 3.2).
-
-    Args:
-        similarities: Similarities [B, D], already divided by the temperature.
-        targets: Index of each query's target document [B].
-        also_relevant: Bool mask [B, D] of other relevant documents, left out of the softmax; never the target.
-
-    >>> import torch
-    >>> loss = contrastive_loss(torch.zeros(1, 3), torch.tensor([0]), torch.tensor([[False, True, False]]))
-    >>> round(loss.exp().item(), 4)
-    2.0
-    """
-    import torch
-    import torch.nn.functional as F
-
-    return F.cross_entropy(similarities.float().masked_fill(also_relevant, -torch.inf), targets)
 
 
 def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:

@@ -98,8 +98,6 @@ class SentenceRows(StoredRows):
     labels: list[list[int]]
     """Indices into the manifest's `labels`, one for each sentence."""
 
-    schema = pa.schema([("ids", pa.string()), ("sentences", pa.list_(pa.string())), ("labels", pa.list_(pa.int64()))])
-
     def texts_read(self) -> list[str]:
         return [" ".join(sentences) for sentences in self.sentences]
 
@@ -163,10 +161,6 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
     @abstractmethod
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> Any:
         """Return the prediction of a document from its sentences' probabilities."""
-
-    def num_cut(self, encoded: EncodedSentences) -> int:
-        """Return the number of documents with a truncated sentence."""
-        return int(encoded.cut.sum())
 
     def compared(self, outputs: Tensor, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         at_cls = batch["labels"] != IGNORED_LABEL
@@ -468,20 +462,15 @@ def _in_context(words: NgramFeatures) -> _Read:
         place = np.concatenate([np.arange(length) for length in lengths])
         from_end = np.repeat(lengths, lengths) - 1 - place
         numbers = np.arange(int(ends[-1]))
-        before, after = _rows_at(own, numbers - 1, place > 0), _rows_at(own, numbers + 1, from_end > 0)
+        # Zeros where there is no sentence before or after.
+        before = own[np.where(place, numbers - 1, 0)].multiply((place > 0)[:, None])
+        after = own[np.where(from_end, numbers + 1, 0)].multiply((from_end > 0)[:, None])
         bins = np.eye(_PLACES)
         relative = (place * _PLACES // np.repeat(lengths, lengths)).astype(np.int64)
         places = [bins[relative], bins[np.minimum(place, _PLACES - 1)], bins[np.minimum(from_end, _PLACES - 1)]]
         return hstack([own, before, after, csr_matrix(np.concatenate(places, axis=1))]).tocsr()
 
     return features
-
-
-def _rows_at(features: csr_matrix, numbers: NDArray[np.int64], kept: NDArray[np.bool_]) -> csr_matrix:
-    """Return the features of the sentences with these numbers; zeros where not `kept`."""
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix(features[np.where(kept, numbers, 0)].multiply(kept[:, None]))
 
 
 def _of_sentences(compute: Callable[[TextRows], Features]) -> _Read:

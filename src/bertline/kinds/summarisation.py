@@ -228,37 +228,29 @@ def _joined(sentences: Sequence[str], chosen: NDArray[np.integer]) -> str:
 def read_summaries(path: Path, config: SummariesSourceConfig, bad_rows: BadRows) -> list[SummarisedDocument]:
     """Read documents as lists of sentences; a document given as text is split at line ends and into sentences."""
 
+    def texts_in(record: Record, column: str) -> str | list[str]:
+        value = value_in(record, column)
+        if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(x, str) for x in value)):
+            raise BadRow("wrong_type", f"{column!r} is neither a text nor a list of sentences")
+        return value
+
     def parse(record: Record) -> SummarisedDocument:
-        sentences = _sentences(record, config.document_column)
-        return SummarisedDocument(record.where, sentences, _summary(record, config.summary_column))
+        sentences = sentences_of(texts_in(record, document := config.document_column))
+        if not sentences:
+            raise BadRow("empty_document", f"the document in {document!r} is empty")
+        value = texts_in(record, column := config.summary_column)
+        summary = " ".join(part.strip() for part in ([value] if isinstance(value, str) else value)).strip()
+        if not summary:
+            raise BadRow("empty_summary", f"the summary in {column!r} is empty")
+        if not words_of(summary):
+            raise BadRow(
+                "summary_without_words",
+                f"the summary in {column!r} has none of the letters a to z and no digits, which are all that ROUGE "
+                "counts",
+            )
+        return SummarisedDocument(record.where, sentences, summary)
 
     return parsed_records(path, JSON_LINES, bad_rows, parse)
-
-
-def _sentences(record: Record, column: str) -> list[str]:
-    value = value_in(record, column)
-    if not isinstance(value, str | list) or (isinstance(value, list) and not all(isinstance(x, str) for x in value)):
-        raise BadRow("wrong_type", f"{column!r} is neither a text nor a list of sentences")
-    sentences = sentences_of(value)
-    if not sentences:
-        raise BadRow("empty_document", f"the document in {column!r} is empty")
-    return sentences
-
-
-def _summary(record: Record, column: str) -> str:
-    value = value_in(record, column)
-    parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
-        raise BadRow("wrong_type", f"{column!r} is neither a text nor a list of sentences")
-    summary = " ".join(part.strip() for part in parts).strip()
-    if not summary:
-        raise BadRow("empty_summary", f"the summary in {column!r} is empty")
-    if not words_of(summary):
-        raise BadRow(
-            "summary_without_words",
-            f"the summary in {column!r} has none of the letters a to z and no digits, which are all that ROUGE counts",
-        )
-    return summary
 
 
 def chosen_sentences(sentences: Sequence[str], summary: str, *, most: int) -> list[int]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -305,11 +306,15 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             "punctuation; give lists of words for the split of the treebank."
         ]
         if self.config.word_logits == "mean":
-            limits.append("A word's logits are the mean of its tokens'; transformers' pipeline decides token by token.")
+            limits.append(
+                "A word's logits are the mean of its tokens'. transformers' pipeline decides token by token; with "
+                "`aggregation_strategy` `average` it takes the mean of their probabilities, which can differ."
+            )
         if self.config.word_case == "marked":
             limits.append(
-                "The model reads the case of words in the `token_type_ids` of their tokens, which transformers' "
-                "pipeline does not set."
+                "The model reads the case of words in the `token_type_ids` of all their tokens: 0 for a word without "
+                "capitals, 2 where its first character is a capital and no other is, 4 where all its letters are, two "
+                "at least, 6 for any other. transformers' pipeline does not set them."
             )
         return Usage(
             what=f"Gives every word a tag: {', '.join(map(code_span, self.labels))}.",
@@ -369,14 +374,7 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Token
             texts_and_places.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
         else:
             words = require_texts(value, f"texts[{index}]")
-            texts_and_places.append((" ".join(words), _places_of(words)))
+            ends = accumulate(len(word) + 1 for word in words)
+            places = [(end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True)]
+            texts_and_places.append((" ".join(words), places))
     return texts_and_places
-
-
-def _places_of(words: list[str]) -> Places:
-    places = []
-    start = 0
-    for word in words:
-        places.append((start, start + len(word)))
-        start += len(word) + 1
-    return places

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
@@ -23,7 +23,7 @@ from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictio
 from bertline.tasks import entities as metrics
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import TaggedSentence, read_conll, tagged_rows, tagged_splits
-from bertline.tasks.entities import iob2_labels, types_of
+from bertline.tasks.entities import types_of
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.source_files import num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows
@@ -120,13 +120,14 @@ class TokenClassification(Tagging):
                     f"tasks.{name}: {split} has entities of {unknown}, train has none; they can only be missed. Is a "
                     "type spelt otherwise in train?"
                 )
+        all_types = set(types or set().union(*types_by_split.values()))
         counts = {
             split: Counter(kind for sentence in sentences for kind, _, _ in metrics.entities(sentence.tags))
             for split, sentences in splits.items()
         }
         return BuiltTask(
             splits={split: tagged_rows(rows) for split, rows in splits.items()},
-            labels=iob2_labels(types or set().union(*types_by_split.values())),
+            labels=(metrics.OUTSIDE, *(f"{letter}-{each}" for each in sorted(all_types) for letter in "BI")),
             dropped=dropped,
             # Words outside of entities are a target, too.
             targets={
@@ -237,64 +238,30 @@ class TokenClassification(Tagging):
     def about(cls, labels: Sequence[str]) -> str:
         return super().about([tag.removeprefix("B-") for tag in labels if tag.startswith("B-")])
 
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import escape, label_block, quote, sureness
-
-        def word(text: str, tag: str, gold: str) -> str:
-            if tag == "O":
-                missed = ' class="missed"' if gold != "O" else ""
-                return f"<span{missed}>{escape(text)}</span>"
-            css = "right" if tag == gold else "wrong"
-            label = f"<small>{escape(tag.partition('-')[2])}</small>" if tag.startswith("B") else ""
-            return f'<mark class="{css}">{escape(text)}{label}</mark>'
-
-        gold, predicted = str(error["gold"]).split(), str(error["predicted"]).split()
-        words = str(error.get("text", "")).split(" ")
-        if not len(words) == len(gold) == len(predicted):
-            return label_block(error)
-        lines = []
-        for name, tags in (("right", gold), ("given", predicted)):
-            spans = " ".join(word(*each) for each in zip(words, tags, gold, strict=True))
-            lines.append(f'<p class="tagged"><small>{name}</small> {spans}</p>')
-        return quote("".join(lines), sureness(error).strip("()"))
-
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage, code_span
+        from bertline.export.usage import code_span
 
+        of_tagger = super().usage(calibration, pair=pair)
         limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
-        if self.config.head == "crf":
+        if self._is_crf:
             limits.append(
                 "Tags are decoded by a conditional random field (`crf.safetensors`), which bertline alone reads: "
                 "transformers and the ONNX files give the scores of each token that go into it, not its decision."
-            )
-        if self.config.word_logits == "mean":
-            limits.append(
-                "A word's logits are the mean of its tokens'. transformers' pipeline decides token by token; with "
-                "`aggregation_strategy` `average` it takes the mean of their probabilities, which can differ."
-            )
-        marked = self.config.word_case == "marked"
-        if marked:
-            limits.append(
-                "The model reads the case of words in the `token_type_ids` of all their tokens: 0 for a word without "
-                "capitals, 2 where its first character is a capital and no other is, 4 where all its letters are, two "
-                "at least, 6 for any other. transformers' pipeline does not set them."
             )
         if calibration.get(OUTSIDE_MARGIN):
             limits.append(
                 f"bertline takes a word for O only where its logit is more than {calibration[OUTSIDE_MARGIN]:.3g} "
                 "above the best tag's, which dev chose (`task.json`); transformers and ONNX do not."
             )
-        types = sorted({label.split("-", 1)[1] for label in self.labels if "-" in label})
-        return Usage(
-            what=f"Marks in running text: {', '.join(map(code_span, types))}.",
-            tag="token-classification",
-            pipeline=self.config.head != "crf" and not marked,
+        return replace(
+            of_tagger,
+            what=f"Marks in running text: {', '.join(map(code_span, self.types))}.",
+            pipeline=of_tagger.pipeline and not self._is_crf,
             snippets=(
                 'import bertline\n\nbertline.load("NAME").predict(["A text with names in it."])  '
                 "# type, text, start, end, score",
             ),
-            limits=tuple(limits),
+            limits=(*limits, *of_tagger.limits[1:]),
         )
 
 

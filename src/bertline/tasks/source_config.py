@@ -18,7 +18,8 @@ class FilesSourceConfig:
     """Files of labelled rows, one for each split."""
 
     path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
+    """Folder of the files, or a single file from which all splits are cut (`dev_fraction`, `test_fraction`); then the
+    names below are not used."""
     train_file: str | None
     """File of the train rows, in `path`."""
     dev_file: str | None
@@ -34,8 +35,6 @@ class TableSourceConfig(FilesSourceConfig):
     """The user's own files: CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet)."""
 
     kind: Literal["table"]
-    path: str
-    """Folder of the files, or a single file, which is split by `dev_fraction` and `test_fraction`."""
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
     extra_tests: dict[str, str]
     """Additional test files by name (MNLI's `mismatched`); each is scored separately, as the split `test_NAME`."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
@@ -21,14 +21,8 @@ from bertline.tasks.stored_rows import SplitName
 Item = TypeVar("Item")
 
 
-class Identified(Protocol):
-    """A row with an id that names its origin."""
-
-    @property
-    def id(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=Identified)
+Row = TypeVar("Row", bound=Any)
+"""A row with an `id` that names its origin."""
 
 
 def read_splits(
@@ -53,10 +47,6 @@ def read_splits(
 
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
-
-    Raises:
-        DataError: A file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
-            and, where there is one, the line.
     """
     source: FilesSourceConfig = config.source
     bad_rows = BadRows(config.source.on_bad_row)
@@ -322,12 +312,7 @@ class LabelledRow(Generic[Label]):
     """Cluster of the row (see `StoredRows.clusters`), never distributed over splits that are cut; None: no cluster."""
 
     def content_key(self) -> str:
-        """Return a key that is equal for rows with equal texts, ignoring case and white space.
-
-        Example:
-            >>> LabelledRow("a", "Sum of  squares", None, "x").content_key()
-            'sum of squares'
-        """
+        """Return a key that is equal for rows with equal texts, ignoring case and white space."""
         return same_text(text for text in (self.text, self.text_pair) if text is not None)
 
 
@@ -386,11 +371,9 @@ def with_all_splits(
 
 def _check_groups(splits: Mapping[SplitName, Sequence[LabelledRow[Label]]]) -> None:
     places: dict[str, dict[SplitName, str]] = {}
-    for split, rows in splits.items():
-        for row in rows:
-            if row.cluster is not None:
-                # Tests may share groups: none is learnt from or chosen by.
-                places.setdefault(row.cluster, {}).setdefault("test" if split.startswith("test_") else split, row.id)
+    for split, row in ((split, row) for split, rows in splits.items() for row in rows if row.cluster is not None):
+        # Tests may share groups: none is learnt from or chosen by.
+        places.setdefault(str(row.cluster), {}).setdefault("test" if split.startswith("test_") else split, row.id)
     shared = {group: rows for group, rows in places.items() if len(rows) > 1}
     for group, first_rows in shared.items():
         where = " and in ".join(f"{split} ({row})" for split, row in first_rows.items())

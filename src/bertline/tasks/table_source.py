@@ -72,19 +72,16 @@ def opened_text(path: Path, encoding: str, *, newline: str = "\n") -> Iterator[I
         raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
     except UnicodeError as error:
         # The file is decoded in blocks, so it is read again to find the line.
+        line = 1
         with open_file(path, "rb") as handle:
-            line = _undecodable_line(handle.read(), encoding)
+            content = handle.read()
+        try:
+            content.decode(encoding)
+        except UnicodeDecodeError as where:
+            line += content[: where.start].count(b"\n")
         raise DataError(
             f"{path}:{line} is not text in {encoding}. Set encoding (latin-1, cp1252, utf-16, ...) or fix the file."
         ) from error
-
-
-def _undecodable_line(content: bytes, encoding: str) -> int:
-    try:
-        content.decode(encoding)
-    except UnicodeDecodeError as error:
-        return 1 + content[: error.start].count(b"\n")
-    return 1
 
 
 def decoded_text(path: Path, encoding: str) -> str:
@@ -262,7 +259,7 @@ def _delimited_records(
             # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
             if num_lines > 1:
                 raise DataError(str(bad))
-            bad_rows.found(bad)
+            bad_rows.report(bad.reason, str(bad))
             continue
         yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
 
@@ -294,13 +291,16 @@ def _labelled(
 ) -> list[LabelledRow[Label]]:
     def row(record: Record) -> LabelledRow[Label]:
         value = value_in(record, config.label_column, "source.label_column")
-        pair, group = config.text_pair_column, config.group_column
+        pair, column = config.text_pair_column, config.group_column
+        group = None if column is None else label_in(value_in(record, column, "source.group_column"))
+        if group == "":
+            raise BadRow("empty_group", f"the group in column {column!r} (source.group_column) is empty")
         return LabelledRow(
             record.where,
             _text(record, config.text_column, "source.text_column"),
             None if pair is None else _text(record, pair, "source.text_pair_column"),
             labels(value),
-            None if group is None else _group(record, group),
+            group,
         )
 
     return _parsed(records, source, bad_rows, row)
@@ -317,23 +317,13 @@ def _text(record: Record, column: str | int, option: str) -> str:
     return text
 
 
-def _group(record: Record, column: str | int) -> str:
-    if not (group := label_in(value_in(record, column, "source.group_column"))):
-        raise BadRow("empty_group", f"the group in column {column!r} (source.group_column) is empty")
-    return group
-
-
 def layout_of(config: TableSourceConfig) -> TableLayout:
     """Return how the files of a table source are parsed."""
     return TableLayout(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TableLayout)})
 
 
 def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
-    """Read the files of a table source.
-
-    Raises:
-        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
-    """
+    """Read the files of a table source."""
     folder, layout = Path(config.path), layout_of(config)
     if config.extra_tests and folder.is_file():
         raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
@@ -347,11 +337,7 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label], bad_ro
 
 
 def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
-    """Read the splits of a Hugging Face dataset through `datasets`; only data files, never a dataset's code.
-
-    Raises:
-        DataError: The data is invalid. The message names split and row, the problem and how to fix it.
-    """
+    """Read the splits of a Hugging Face dataset through `datasets`; only data files, never a dataset's code."""
 
     def rows_of(split: str) -> list[LabelledRow[Label]]:
         data = _dataset(config, split)

@@ -122,8 +122,6 @@ def test_building_twice_gives_the_same_bytes(build, reviews):
     ("rows", "header", "changes", "says"),
     [
         ([("x", "a")], ("text", "category"), {}, ["all.csv:2", "no column 'label'", "'text', 'category'"]),
-        ([("x", "a"), (" ", "b")], ("text", "label"), {}, ["all.csv:3", "empty"]),
-        ([("x", "a"), ("y", "")], ("text", "label"), {}, ["all.csv:3", "label is empty"]),
         ([("x", "a"), ("y", "-1")], ("text", "label"), {"labels": ("a", "b")}, ["'-1'", "'a', 'b'"]),
         ([(f"x{n}", "a") for n in range(40)], ("text", "label"), {}, ["all", "'a'", "nothing to learn"]),
         ([(f"x{n}", f"l{n}") for n in range(60)], ("text", "label"), {}, ["different labels", "label_column"]),

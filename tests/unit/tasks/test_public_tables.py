@@ -11,7 +11,6 @@ import pytest
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
-from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows
 from shipped_tasks import shipped
@@ -47,13 +46,8 @@ def test_mnli_is_read_with_both_of_its_dev_files(tmp_path, python_docs):
 
 
 def hub_config(name, **changes):
-    fields = {
-        "kind": "hub", "name": str(name), "revision": "main", "subset": None, "train_split": "train",
-        "dev_split": None, "test_split": None, "extra_tests": {}, "on_bad_row": "error",
-        "text_column": "text", "text_pair_column": None,
-        "label_column": "label",
-    }  # fmt: skip
-    return HubSourceConfig(**{**fields, **changes})
+    splits = {"dev_split": None, "test_split": None}
+    return shipped("hub", None, **{"name": str(name), "revision": "main", **splits, **changes}).source
 
 
 def test_a_dataset_is_read_by_column_names(tmp_path, monkeypatch):

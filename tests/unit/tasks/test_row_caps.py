@@ -15,13 +15,12 @@ from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import capped
 from bertline.tasks.stored_rows import read_task_manifest
+from finished_tasks import config_of
 from no_packages import NO_PACKAGES
 
 NUM_ROWS = 60
-FILES: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": None, "on_bad_row": "error"}
 
 
 def sentence(number: int) -> str:
@@ -36,13 +35,8 @@ def conll(path: Path, **fields: Any) -> TokenClassificationTaskConfig:
 def answers(path: Path, **fields: Any) -> RerankingTaskConfig:
     rows = [f"question {n},{sentence(n + right)},{right}" for n in range(NUM_ROWS) for right in (0, 1)]
     path.write_text("\n".join(["query,text,label", *rows]) + "\n")
-    source = AnswersSourceConfig(
-        kind="answers", path=str(path), query_column="query", text_column="text", label_column="label", quoting=True,
-        encoding="utf-8", **FILES,
-    )  # fmt: skip
-    return RerankingTaskConfig(
-        kind="reranking", source=source, num_candidates=2, num_negatives=0, metric="map", **fields
-    )
+    columns = {"query_column": "query", "text_column": "text", "label_column": "label"}
+    return config_of("reranking", {"path": str(path), **columns}, num_candidates=2, **fields)
 
 
 SOURCES = {"rows.conll": conll, "rows.csv": answers}
