@@ -176,19 +176,13 @@ class Divergence(pl.Callback):
             self._read(module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
-        """Check what was noted.
-
-        Raises:
-            DivergedError: A loss or a gradient norm is not finite.
-        """
+        """Check what was noted, as after a step."""
         self._read(module)
 
     def _read(self, module: FineTuningModule) -> None:
         unread, self._unread = self._unread, []
-        if not unread:
-            return
-        values = torch.stack([pair for _, _, pair in unread]).cpu()
-        for (step, lr, _), (loss, norm) in zip(unread, values.tolist(), strict=True):
+        values = torch.stack([pair for _, _, pair in unread]).tolist() if unread else []
+        for (step, lr, _), (loss, norm) in zip(unread, values, strict=True):
             if not (abs(loss) < math.inf and norm < math.inf):
                 raise DivergedError(
                     f"The loss of step {step:,} is {loss} and the norm of its gradient {norm}, at a learning rate of "

@@ -323,6 +323,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
             losses = losses.reshape(len(losses), -1).mean(1) * batch["weights"]
         return losses.mean()
 
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Compute the probabilities of the labels from logits [..., L]."""
+        return logits.sigmoid() if self.independent else logits.softmax(-1)
+
     def compared(self, outputs: Any, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits [..., L] of student and teacher whose distributions `soft_loss` compares."""
         return outputs.float(), teacher
@@ -424,8 +428,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return [self.file_output(predicted) for predicted in self.serve(predictor, *inputs)]
 
     def file_output(self, predicted: Any) -> dict[str, Any]:
-        """Return the added columns of a row from a prediction of `serve`."""
-        raise NotImplementedError
+        """Return the added columns of a row from a prediction of `serve`, by default one column of records."""
+        return {self.output_schema.names[0]: [each._asdict() for each in predicted]}
 
     # ---- the report and the model card
 

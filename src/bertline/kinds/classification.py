@@ -264,10 +264,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean loss from logits [B, labels]."""
 
-    @abstractmethod
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """Compute the probability of each label from logits [B, labels]."""
-
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
         of_windows = outputs_of(model, encoded.sequences, machine, len(self.labels), read=self.probabilities)
         if len(encoded.row_starts) == len(of_windows):
@@ -415,9 +411,6 @@ class Classification(TextClassifier[TextRows]):
         several = file.exists() and pa.types.is_list(pq.read_schema(file).field("labels").type)
         return read_rows(task_folder, split, MultiLabelRows if several else TextRows)
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(-1)
-
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
         import torch.nn.functional as F
@@ -515,9 +508,6 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     output_schema = pa.schema(
         {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "probabilities": _PROBABILITIES}
     )
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.sigmoid()
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute binary cross-entropy or focal loss, averaged over labels (by class weights, if any) and rows.

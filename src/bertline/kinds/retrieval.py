@@ -470,11 +470,7 @@ def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[st
     At least as many documents are looked up as evaluation ranks, since an index that is asked for fewer may drop any of
     those with equal scores.
 
-    Args:
-        index: Index of the document vectors.
-        queries: Query vectors [Q, H].
-        ids: Ids of the documents; among equal scores, the id that is greater as a string comes first (`trec_order`).
-        top_k: Number of documents to return per query.
+    Among equal scores, the id (of `ids`) that is greater as a string comes first (`trec_order`).
     """
     hits = []
     for numbers, scores in zip(*index.search(queries, max(top_k, DEPTH)), strict=True):

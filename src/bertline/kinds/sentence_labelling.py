@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -149,14 +149,8 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
     head = "tokens"
     file_columns = (("text", "text or texts"),)
     may_be_empty = False
-
-    @abstractmethod
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """Compute the probabilities of the labels from logits [..., L]."""
-
-    @abstractmethod
-    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> Rows:
-        """Return documents of a user as rows."""
+    blank: ClassVar[tuple[str, ...]] = ()
+    """Columns of a user's rows between the sentences and their targets."""
 
     @abstractmethod
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> Any:
@@ -176,20 +170,14 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
         return np.split(probabilities, np.cumsum(encoded.num_sentences)[:-1]) if len(probabilities) else []
 
     def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
-        """Return the prediction of each document.
-
-        Args:
-            predictor: The model.
-            texts: Documents, which are split into sentences; or lists of sentences, which are used as given.
-
-        Raises:
-            DataError: A document has no sentences.
-        """
+        """Return the prediction of each document: a text, which is split into sentences, or a list of sentences, which
+        are used as given."""
         documents = split_documents(texts)
         if not documents:
             return []
-        unknown = [[0] * len(sentences) for sentences in documents]
-        predictions = predictor.predictions(self.rows_of(row_ids(len(documents)), documents, unknown))
+        numbered = zip(row_ids(len(documents)), documents, strict=True)
+        rows = self.rows_class.of((row, each, *self.blank, [0] * len(each)) for row, each in numbered)
+        predictions = predictor.predictions(rows)
         return [self.served_document(*each) for each in zip(documents, predictions, strict=True)]
 
 
@@ -249,9 +237,6 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over the sentences of the batch."""
         return options.cross_entropy(outputs, batch["labels"])
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(-1)
 
     def statistics(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
         """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
@@ -327,17 +312,11 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             made.append(fitted(name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
         return made
 
-    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> SentenceRows:
-        return SentenceRows(ids, documents, targets)
-
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> list[LabelledSentence]:
         return [
             LabelledSentence(sentence, self.labels[label], float(row[label]))
             for sentence, row, label in zip(sentences, probabilities, probabilities.argmax(1), strict=True)
         ]
-
-    def file_output(self, predicted: list[LabelledSentence]) -> dict[str, Any]:
-        return {"labelled": [each._asdict() for each in predicted]}
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:

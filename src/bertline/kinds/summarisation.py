@@ -87,6 +87,7 @@ class Summarisation(SentenceReader[SummaryRows]):
     rows_class = SummaryRows
     outputs = ("summary",)
     independent = True
+    blank = ("",)  # summaries
     score_names = ("rouge1", "rouge2", "rougeL")
     answers = (Summary,)
     output_schema = pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])
@@ -128,9 +129,6 @@ class Summarisation(SentenceReader[SummaryRows]):
         weights = None if options.class_weights is None else options.class_weights[labels]
         losses = F.binary_cross_entropy_with_logits(logits[labelled], targets, weight=weights, reduction="sum")
         return losses / (len(labels) if weights is None else weights.sum())
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.sigmoid()
 
     def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
         return [each[:, 0] for each in super().predict(model, encoded, machine)]
@@ -185,9 +183,6 @@ class Summarisation(SentenceReader[SummaryRows]):
             return [np.linspace(1, 0, len(sentences), endpoint=False) for sentences in rows.sentences]
 
         return [inputs.baseline("first_sentences", "first sentences of the document", earlier_first)]
-
-    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> SummaryRows:
-        return SummaryRows(ids, documents, [""] * len(documents), targets)
 
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> Summary:
         """Return the best sentences of a document."""

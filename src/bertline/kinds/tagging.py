@@ -251,12 +251,8 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return tagging_baselines(inputs, tag_of_rare_words, thresholds=(0.0,))
 
     def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
-        """Return the prediction of each text, in text order.
-
-        Args:
-            predictor: The model.
-            texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
-                unchanged, as in evaluation.
+        """Return the prediction of each text, which is split into words at white space and punctuation, or list of
+        words, which are used unchanged, as in evaluation.
 
         Raises:
             DataError: See `split_words`; or a word of a list has no token.
@@ -279,9 +275,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             TaggedWord(text[start:end], tag, start, end, score)
             for (start, end), tag, score in zip(places, tags, scores, strict=True)
         ]
-
-    def file_output(self, predicted: Any) -> dict[str, Any]:
-        return {self.output_schema.names[0]: [each._asdict() for each in predicted]}
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:

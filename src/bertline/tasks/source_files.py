@@ -334,11 +334,8 @@ def with_all_splits(
 
     A hash of its cluster, or else of its texts, assigns a row to a split, so that equal examples stay together, and
     each label has its share of each split (see `stratified_cut`). A train row whose texts also occur in dev or a test
-    set, or a dev row whose texts also occur in a test set, is dropped and counted. Test sets are not changed.
-
-    Args:
-        splits: Rows of the splits that the source has.
-        dropped: Counts dropped rows by reason; updated in place.
+    set, or a dev row whose texts also occur in a test set, is dropped and counted (in `dropped`). Test sets are not
+    changed.
 
     Raises:
         DataError: A cluster is in two of the splits that the source has.
