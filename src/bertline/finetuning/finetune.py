@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
@@ -176,8 +176,14 @@ def _train(
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
             parts.append((more, others.soft_targets))
         batches = distilled_batches(parts, seed=job.seed)
+    class_weights = None
+    if config.class_weights == "balanced":
+        # rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label absent from train.
+        counts = kind.label_counts(job.train.rows)
+        weights = np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1)), 0.0)
+        class_weights = torch.tensor(weights, dtype=torch.float32, device=job.machine.device)
     options = LossOptions(
-        config.label_smoothing, _class_weights(job), config.focal_gamma, config.soft_weight, config.soft_temperature
+        config.label_smoothing, class_weights, config.focal_gamma, config.soft_weight, config.soft_temperature
     )
     module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
     evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
@@ -215,13 +221,3 @@ def _starting_model(job: FineTuningJob) -> nn.Module:
     model.train()
     freeze(encoder, job.config.trained_layers)
     return model.to(torch.device(job.machine.device))
-
-
-def _class_weights(job: FineTuningJob) -> Tensor | None:
-    """Return class weights [labels], rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label
-    absent from train."""
-    if job.config.class_weights == "none":
-        return None
-    counts = job.kind.label_counts(job.train.rows)
-    weights = np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1)), 0.0)
-    return torch.tensor(weights, dtype=torch.float32, device=job.machine.device)

@@ -99,16 +99,14 @@ def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, s
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How a table file is parsed."""
+    """How a table file is parsed; see `TableSourceConfig`."""
 
     format: TableFormat | Literal["auto"]
     header: bool
     quoting: bool
     encoding: str
     separator: str | None = None
-    """Separator of fields of CSV and TSV; None takes the format's own."""
     max_fields: int | None = None
-    """Maximum number of fields of a line; the last one keeps the rest. None means no limit."""
     extra_fields: Literal["error", "ignore"] = "error"
 
     def __post_init__(self) -> None:
