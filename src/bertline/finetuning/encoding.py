@@ -78,11 +78,7 @@ def padded(rows: Sequence[Any], value: int, *, least: int = 0) -> NDArray[np.int
 
 
 def assemble(
-    sequences: Sequence[Sequence[int]],
-    first_lengths: Sequence[int],
-    *,
-    pad_id: int,
-    cut: Sequence[bool] | None = None,
+    sequences: Sequence[Sequence[int]], first_lengths: Sequence[int], *, pad_id: int, cut: Sequence[bool] | None = None
 ) -> Sequences:
     """Pad complete sequences, special tokens included, to one array.
 

@@ -75,11 +75,7 @@ def parameter_groups(model: nn.Module, *, weight_decay: float, layer_decay: floa
         if not weight.requires_grad:
             continue
         depth, decays = depths.get(id(weight), 0), weight.ndim >= 2
-        group = {
-            "params": [],
-            "weight_decay": weight_decay if decays else 0.0,
-            "rate_factor": layer_decay**depth,
-        }
+        group = {"params": [], "weight_decay": weight_decay if decays else 0.0, "rate_factor": layer_decay**depth}
         # Without layer decay two groups are enough, and fewer groups are faster.
         groups.setdefault((depth if layer_decay != 1 else 0, decays), group)["params"].append(weight)
     return list(groups.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
@@ -214,15 +214,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         from bertline.encoders.loading import load_model
         from bertline.finetuning.token_marks import add_marked_types
 
-        model: Any = load_model(
-            folder,
-            self.head,
-            is_new=True,
-            **self._of_head,
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-            attention=head.attention,
-        )
+        model: Any = load_model(folder, self.head, is_new=True, **self._of_head, **asdict(head))
         if self.num_marks:
             add_marked_types(model.bert, self.num_marks)
         return model
@@ -270,7 +262,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def num_cut(self, encoded: Encoded) -> int:
         """Return the number of truncated rows: those that the encoding marks as `cut`, or else its sequences. Splitting
         a text into windows does not truncate it."""
-        return int(getattr(encoded, "cut", encoded.sequences.cut).sum())  # type: ignore[attr-defined]
+        marked: Any = encoded
+        return int((marked.cut if hasattr(marked, "cut") else marked.sequences.cut).sum())
 
     def num_cut_documents(self, encoded: Encoded) -> int | None:
         """Return the number of truncated documents of the task's collection; None for a task without a collection."""

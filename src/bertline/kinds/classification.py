@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, assert_never
 
@@ -599,7 +599,10 @@ def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleD
             splits, dropped = read_table(config.source, config, OneLabel)
         case _:
             assert_never(config.source)
-    return {split: [replace(row, label=(row.label,)) for row in rows] for split, rows in splits.items()}, dropped
+    return {
+        split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,), row.cluster) for row in rows]
+        for split, rows in splits.items()
+    }, dropped
 
 
 def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -> list[str]:

@@ -222,7 +222,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
                 "labels_by_split": {
                     split: {label: of_split[number] for number, label in enumerate(labels)}
                     for split, of_split in counts.items()
-                },
+                }
             },
         )
 

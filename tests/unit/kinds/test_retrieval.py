@@ -17,15 +17,7 @@ from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
-from bertline.kinds.retrieval import (
-    EncodedSearch,
-    Found,
-    Retrieval,
-    VectorIndex,
-    found_by,
-    pair_batches,
-    tuned_bm25,
-)
+from bertline.kinds.retrieval import EncodedSearch, Found, Retrieval, VectorIndex, found_by, pair_batches, tuned_bm25
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, write_rows
 

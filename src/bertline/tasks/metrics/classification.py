@@ -130,9 +130,7 @@ def _against_the_rest(
 
 
 def best_threshold(
-    gold: NDArray[np.integer],
-    probabilities: NDArray[np.floating],
-    score: Callable[[NDArray[np.integer]], float],
+    gold: NDArray[np.integer], probabilities: NDArray[np.floating], score: Callable[[NDArray[np.integer]], float]
 ) -> float:
     """Return the probability from which on predicting the second of two labels scores best, by a confusion matrix.
 
