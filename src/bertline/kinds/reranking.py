@@ -154,8 +154,34 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
 
     def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Epochs:
-        """See `TaskKind.training_batches`: a batch consists of query-candidate pairs."""
-        return _sampled_batches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
+        """Return batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query,
+        which are redrawn each epoch; 0 takes all of them."""
+        most = self.config.num_negatives
+        groups: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
+        for places in np.split(np.arange(len(encoded.relevant)), encoded.offsets[1:-1]):
+            right, wrong = places[encoded.relevant[places]], places[~encoded.relevant[places]]
+            num_drawn = len(wrong) if most == 0 else min(len(wrong), most * len(right))
+            groups.append((right, wrong, num_drawn))
+
+        def batches(epoch: int) -> Iterator[Batch]:
+            random = generator(seed, "negatives", epoch)
+            chosen = np.concatenate(
+                [
+                    part
+                    for right, wrong, num_drawn in groups
+                    for part in (right, random.choice(wrong, num_drawn, replace=False) if len(wrong) else wrong)
+                ]
+            )
+
+            def make(indices: NDArray[np.integer]) -> Batch:
+                pairs = chosen[indices]
+                of_pairs = tensors(**{INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)})
+                return {**encoded.sequences.batch(pairs), **of_pairs}
+
+            lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
+            yield from length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
+
+        return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
@@ -266,38 +292,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             ),
             limits=("Scores order the candidates of one query; between queries they mean nothing.",),
         )
-
-
-def _sampled_batches(encoded: EncodedCandidates, *, num_negatives: int, batch_size: int, seed: int) -> Epochs:
-    """Return batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query.
-
-    The irrelevant candidates are redrawn each epoch; `num_negatives` 0 takes all of them.
-    """
-    groups: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
-    for places in np.split(np.arange(len(encoded.relevant)), encoded.offsets[1:-1]):
-        right, wrong = places[encoded.relevant[places]], places[~encoded.relevant[places]]
-        num_drawn = len(wrong) if num_negatives == 0 else min(len(wrong), num_negatives * len(right))
-        groups.append((right, wrong, num_drawn))
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        random = generator(seed, "negatives", epoch)
-        chosen = np.concatenate(
-            [
-                part
-                for right, wrong, num_drawn in groups
-                for part in (right, random.choice(wrong, num_drawn, replace=False) if len(wrong) else wrong)
-            ]
-        )
-
-        def make(indices: NDArray[np.integer]) -> Batch:
-            pairs = chosen[indices]
-            of_pairs = tensors(**{INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)})
-            return {**encoded.sequences.batch(pairs), **of_pairs}
-
-        lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
-        yield from length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
-
-    return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
 
 def _candidates_of(

@@ -301,38 +301,34 @@ def _trec_collection(source: TrecSourceConfig, bad: BadRows) -> _Collection:
     The files are SGML, not XML: without a root element, with fields that are not closed, and with bare `&`.
     """
 
-    def documents() -> Iterator[_Text]:
-        for where, match in _records(_existing(source.path, source.documents_file), "<doc[ >]", _element("doc")):
-            if identity := _field(match[1], "docno"):
-                title = _field(match[1], "title") or _field(match[1], "headline")
-                yield _Text(where, identity, _field(match[1], "text"), title)
+    def texts(file: str, name: str, key: str, parts: Callable[[int, str], tuple[str, str, str]]) -> Iterator[_Text]:
+        element = rf"<{name}(?: [^<>]*)?>(.*?)</{name}>"
+        for position, (where, match) in enumerate(_records(_existing(source.path, file), f"<{name}[ >]", element), 1):
+            identity, text, title = parts(position, match[1])
+            if identity:
+                yield _Text(where, identity, text, title)
             else:
-                bad.report("malformed_line", f"{where}: a <doc> without <docno>.")
+                bad.report("malformed_line", f"{where}: a <{name}> without <{key}>.")
 
-    def queries() -> Iterator[_Text]:
-        topics = _records(_existing(source.path, source.queries_file), "<top[ >]", _element("top"))
-        for position, (where, match) in enumerate(topics, start=1):
-            number = str(position) if source.query_ids == "position" else _field(match[1], "num")
-            if number:
-                yield _Text(where, number, _field(match[1], "title") or _field(match[1], "desc"))
-            else:
-                bad.report("malformed_line", f"{where}: a <top> without <num>.")
+    def of_document(position: int, content: str) -> tuple[str, str, str]:
+        title = _field(content, "title") or _field(content, "headline")
+        return _field(content, "docno"), _field(content, "text"), title
+
+    def of_query(position: int, content: str) -> tuple[str, str, str]:
+        number = str(position) if source.query_ids == "position" else _field(content, "num")
+        return number, _field(content, "title") or _field(content, "desc"), ""
 
     def judgement_in(line: str) -> _Judgement | None:
         fields = line.split()
         return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else None
 
     return _Collection(
-        documents=documents(),
-        queries=queries(),
+        documents=texts(source.documents_file, "doc", "docno", of_document),
+        queries=texts(source.queries_file, "top", "num", of_query),
         judgements={"test": _existing(source.path, source.judgements_file)},
         judgement_in=judgement_in,
         expected="four columns: query, 0, document, relevance",
     )
-
-
-def _element(name: str) -> str:
-    return rf"<{name}(?: [^<>]*)?>(.*?)</{name}>"
 
 
 def _field(content: str, name: str) -> str:

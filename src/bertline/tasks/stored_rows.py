@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,8 @@ class StoredRows(ABC):
     """Ids, unique in the split, that name the origin of a row (`train.tsv:17`). They have no structure to read."""
     clusters: list[str] | None = field(default=None, kw_only=True)
     """Cluster of each row, such as its author; rows of one are not independent. None: each row is independent."""
+
+    source_column: ClassVar[str] = "ids"
 
     @classmethod
     def schema(cls) -> pa.Schema:
@@ -84,8 +86,8 @@ class StoredRows(ABC):
         """Return one text per row with everything the model reads, for measuring overlap with the corpus."""
 
     def sources(self) -> list[str]:
-        """Return the source of each row, its cluster or else its own id; rows with the same one are not independent."""
-        return list(self.ids if self.clusters is None else self.clusters)
+        """Return the source of each row: its cluster or else its `source_column`. Rows of one are not independent."""
+        return list(getattr(self, self.source_column) if self.clusters is None else self.clusters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +157,10 @@ class TaggedRows(StoredRows):
     tags: list[list[str]]
     """IOB2 tags, one per word: `O`, `B-TYPE`, `I-TYPE`."""
 
+    source_column = "documents"
+
     def texts_read(self) -> list[str]:
         return [" ".join(words) for words in self.words]
-
-    def sources(self) -> list[str]:
-        """Return the documents."""
-        return list(self.documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +176,10 @@ class QuestionRows(StoredRows):
     starts: list[list[int]]
     """Start of each answer in the context, in characters."""
 
+    source_column = "titles"
+
     def texts_read(self) -> list[str]:
         return _joined(self.contexts, self.questions)
-
-    def sources(self) -> list[str]:
-        """Return the articles."""
-        return list(self.titles)
 
 
 @dataclass(frozen=True, slots=True)
