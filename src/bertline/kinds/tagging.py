@@ -203,10 +203,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """See `TaskKind.table`: `gold` and `predicted` are space-separated tags, `correct` the share that is right."""
         predictions = decided(predictions, calibration)
         predicted = self.tags(predictions, {})
-        shares = [
-            float(np.mean([one == other for one, other in zip(gold, tags, strict=True)]))
-            for gold, tags in zip(rows.tags, predicted, strict=True)
-        ]
+        shares = [float(np.mean(np.array(gold) == tags)) for gold, tags in zip(rows.tags, predicted, strict=True)]
         return pa.table(
             {
                 "id": rows.ids,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, TypeVar, cast
+from typing import IO, Any, Literal, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -270,21 +270,16 @@ def _wrong_width(where: str, found: int, width: int, layout: TableLayout) -> Bad
     return BadRow("too_many_fields", f"{problem} extra_fields: ignore reads the first fields alone.")
 
 
-Labels: TypeAlias = Callable[[object], Label]
-"""Function from a cell to the label.
-
-Raises:
-    BadRow: The cell is not a valid label.
-"""
-ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Labels[Label]]
-"""Function that creates the label reader from `label_pattern`, `label_separator` and a dataset's class names."""
+ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Callable[[object], Label]]
+"""Function from `label_pattern`, `label_separator` and a dataset's class names to the reader of labels, which
+raises `BadRow` for a cell that is none."""
 
 
 def _labelled(
     records: Iterable[Record],
     source: str,
     config: TableSourceConfig | HubSourceConfig,
-    labels: Labels[Label],
+    labels: Callable[[object], Label],
     bad_rows: BadRows,
 ) -> list[LabelledRow[Label]]:
     def row(record: Record) -> LabelledRow[Label]:

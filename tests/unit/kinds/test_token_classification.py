@@ -261,16 +261,6 @@ class TestMostFrequentTag:
 
 
 class TestLinearTaggers:
-    def test_what_a_word_continues_is_read_from_its_neighbours(self):
-        """A word's own tag is not enough here: continuations continue whatever precedes them."""
-        tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
-        found = {}
-        given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
-        for baseline in given.kind.baselines(given):
-            statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
-            found[baseline.name] = tagging.scores(statistics)["entity_f1"]
-        assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
-
     def test_a_words_vector_is_the_mean_of_its_tokens(self, encoder, tokenizer):
         words = ["word1", "word2-word3", "word4"]
         ids = [tokenizer.cls_id, *(i for found in tokenizer.encode_literally(words) for i in found), tokenizer.sep_id]

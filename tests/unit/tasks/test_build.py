@@ -87,14 +87,6 @@ def test_equal_texts_stay_on_one_side(build, reviews):
     assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
 
 
-def test_train_rows_that_stand_in_test_are_dropped_and_counted(build, reviews):
-    write_csv(reviews / "test.csv", [("text 1", "good"), ("text 2", "good"), ("new", "bad")])
-    out = build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"})
-    assert len(rows_of(out, "test")) == 3
-    dropped = read_task_manifest(out)["dropped"]
-    assert dropped.get("train_row_also_in_dev_or_test", 0) + dropped.get("dev_row_also_in_test", 0) == 2
-
-
 def test_train_is_in_a_random_order_and_its_beginning_is_a_smaller_set(build, reviews):
     train = rows_of(build(reviews / "all.csv"), "train")
     numbers = [int(text.split()[1]) for text in train.texts]
