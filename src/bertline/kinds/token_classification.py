@@ -284,11 +284,8 @@ def _crf_labels(crf: LinearChainCrf, logits: Tensor, row_starts: NDArray[np.int6
         lengths = torch.from_numpy(num_words[rows]).to(emissions.device)
         paths, log_probabilities = crf.decode(emissions, lengths)
         confidences[rows] = log_probabilities.double().exp().cpu().numpy()
-        # The marginal probabilities [B, W, L] are the gradient of the log partition function.
-        with torch.enable_grad():
-            emissions = emissions.detach().requires_grad_()
-            (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
-        of_paths = marginals.gather(2, paths[:, :, None])[:, :, 0].double().cpu().numpy()
+        marginals = crf.marginals(emissions, lengths).gather(2, paths[:, :, None])
+        of_paths = marginals[:, :, 0].double().cpu().numpy()
         for row, path, of_path in zip(rows, paths.cpu().numpy(), of_paths, strict=True):
             labels[row], word_confidences[row] = path[: num_words[row]], of_path[: num_words[row]]
     return TagPredictions(labels, confidences, word_confidences)
