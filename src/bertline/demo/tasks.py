@@ -243,13 +243,8 @@ _AFTER_A_NAME = {
 
 
 def docs_parameters_sentences(
-    modules: Iterable[ModuleDocs],
-    config: DocsParametersSourceConfig,
-    *,
-    num_train_rows: int | None,
-    seed: int,
-    dropped: Counter[str],
-) -> dict[str, list[TaggedSentence]]:
+    modules: Iterable[ModuleDocs], config: DocsParametersSourceConfig, *, num_train_rows: int | None, seed: int
+) -> tuple[dict[str, list[TaggedSentence]], Counter[str]]:
     """Build sentences from descriptions of functions and classes, with `B-PARAM` on each parameter name.
 
     Labels come from the signature: a word is tagged if it equals one of the parameter names (of `__init__`, for a
@@ -260,6 +255,7 @@ def docs_parameters_sentences(
     """
     modules = list(modules)
     packages = {module.name: module.package for module in modules}
+    dropped: Counter[str] = Counter()
     seen: set[str] = set()
     train, held_out = items_by_side(
         modules,
@@ -268,7 +264,7 @@ def docs_parameters_sentences(
         dropped,
     )
     ordered = ordered_splits(train, held_out, config, lambda sentence: packages[sentence.document], seed=seed)
-    return first_rows(ordered, config, num_train_rows)
+    return first_rows(ordered, config, num_train_rows), dropped
 
 
 def words_of(text: str) -> list[str]:

@@ -22,11 +22,11 @@ from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, S
 from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictions
 from bertline.tasks import entities as metrics
 from bertline.tasks.config import WordTaskConfig
-from bertline.tasks.conll import TaggedSentence, read_conll, tagged_rows, tagged_splits
+from bertline.tasks.conll import read_conll, tagged_rows, tagged_splits
 from bertline.tasks.entities import types_of
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.source_files import num_rows_made, shortened
-from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows
+from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 
 if TYPE_CHECKING:
     from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn
@@ -89,19 +89,14 @@ class TokenClassification(Tagging):
         The types are those listed by the source, or all types found. A type that occurs only in dev or test is also a
         label, with a warning: it cannot be learned, and its entities count as missed, as in the official scores.
         """
-        dropped: Counter[str] = Counter()
-        splits: dict[SplitName, list[TaggedSentence]]
         match config.source:
             case ConllSourceConfig():
                 splits, dropped = tagged_splits(config, read_conll, lambda sentence: types_of(sentence.tags))
                 types = config.source.types
             case DocsParametersSourceConfig():
                 num_rows, seed = num_rows_made(config), config.split_seed
-                splits = docs_parameters_sentences(
-                    modules, config.source, num_train_rows=num_rows, seed=seed, dropped=dropped
-                )
-                splits = shortened(splits, config, dropped)
-                types = None
+                splits, dropped = docs_parameters_sentences(modules, config.source, num_train_rows=num_rows, seed=seed)
+                splits, types = shortened(splits, config, dropped), None
             case _:
                 assert_never(config.source)
         types_by_split = {

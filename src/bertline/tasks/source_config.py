@@ -108,8 +108,7 @@ class HubSourceConfig:
     on_bad_row: OnBadRow
     """Handling of rows with an empty text or a missing, unknown or non-numeric label."""
     group_column: str | None = None
-    """Column that is equal in rows that are not independent, such as their patient or author. A group must be in one
-    split, and verdicts count it as one row; None: all rows are independent."""
+    """Column that is equal in rows that are not independent; see `TableSourceConfig.group_column`."""
 
     @property
     def path(self) -> str | None:

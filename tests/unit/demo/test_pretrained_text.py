@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -86,8 +85,7 @@ def parameters(modules):
     config = DocsParametersSourceConfig(
         kind="docs_parameters", min_words=4, max_words=40, num_dev_rows=90, num_test_rows=90
     )
-    dropped: Counter[str] = Counter()
-    made = docs_parameters_sentences(modules, config, num_train_rows=None, seed=0, dropped=dropped)
+    made, dropped = docs_parameters_sentences(modules, config, num_train_rows=None, seed=0)
     return [" ".join(row.words).replace(" .", ".") for split in ("dev", "test") for row in made[split]], dropped
 
 

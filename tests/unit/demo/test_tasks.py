@@ -123,8 +123,10 @@ SIZES = DocsParametersSourceConfig(kind="docs_parameters", min_words=5, max_word
 
 
 def sentences(modules, *, num_train_rows=None, seed=0, sizes=SIZES, dropped=None):
-    dropped = Counter() if dropped is None else dropped
-    return docs_parameters_sentences(modules, sizes, num_train_rows=num_train_rows, seed=seed, dropped=dropped)
+    made, counts = docs_parameters_sentences(modules, sizes, num_train_rows=num_train_rows, seed=seed)
+    if dropped is not None:
+        dropped.update(counts)
+    return made
 
 
 def one_module(text, parameters=("axis", "a", "n"), kind="function", name="f"):

@@ -18,11 +18,11 @@ _METRICS = {
     "exact_match": "exact match",
     "map": "MAP",
     "mrr": "MRR",
+    "ndcg": "nDCG",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
 }
-_CUT_METRICS = {"ndcg": "nDCG", "mrr": "MRR", "recall": "recall", "precision": "precision", "map": "MAP"}
 
 
 def metric_name(metric: str) -> str:
@@ -33,6 +33,4 @@ def metric_name(metric: str) -> str:
         ('macro F1', 'nDCG@10', 'recall@100', 'accuracy')
     """
     name, sign, depth = metric.partition("@")
-    if sign:
-        return f"{_CUT_METRICS.get(name, name)}@{depth}"
-    return _METRICS.get(metric, metric.replace("_", " "))
+    return _METRICS.get(name, name.replace("_", " ")) + sign + depth
