@@ -25,13 +25,8 @@ LABELS = ["low", "high"]
 
 def write_encoder(folder: Path, **changes: Any) -> Path:
     """A Hugging Face folder of one small layer and a vocabulary of whole words."""
-    fields = {
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "max_position_embeddings": 32,
-    }
-    return tiny.write_encoder(folder, **{**fields, **changes})
+    small = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 32}
+    return tiny.write_encoder(folder, **{**small, **changes})
 
 
 def learnable_rows(num_rows: int, *, seed: int = 0, pairs: bool = False) -> TextRows:
@@ -54,106 +49,56 @@ def write_task(folder: Path, *, pairs: bool = False) -> Path:
     for seed, (split, num_rows) in enumerate(NUM_ROWS.items()):
         write_rows(folder, split, learnable_rows(num_rows, seed=seed, pairs=pairs))
     content = {
-        "task": "halves",
-        "task_kind": "classification",
-        "labels": LABELS,
-        "metric": "accuracy",
-        "counts": NUM_ROWS,
-        "dropped": {},
-        "source": "table",
-        "versions": {},
-        "pair": pairs,
+        "task": "halves", "task_kind": "classification", "labels": LABELS, "metric": "accuracy", "counts": NUM_ROWS,
+        "dropped": {}, "source": "table", "versions": {}, "pair": pairs,
         "labels_by_split": {split: {"low": 1, "high": 1} for split in NUM_ROWS},
-    }
+    }  # fmt: skip
     write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return folder
 
 
 def fine_tuning(**changes: Any) -> FineTuningConfig:
     fields: dict[str, Any] = {
-        "learning_rate": 3e-3,
-        "batch_size": 16,
-        "num_epochs": 3,
-        "warmup_fraction": 0.1,
-        "weight_decay": 0.01,
-        "dropout_prob": 0.1,
-        "max_grad_norm": 1.0,
-        "trained_layers": None,
-        "layer_decay": 1.0,
-        "reinitialized_layers": 0,
-        "bias_correction": True,
-        "label_smoothing": 0.0,
-        "focal_gamma": 0.0,
-        "class_weights": "none",
-        "soft_weight": 0.5,
-        "soft_temperature": 2.0,
-        "early_stopping_epochs": None,
-    }
+        "learning_rate": 3e-3, "batch_size": 16, "num_epochs": 3, "warmup_fraction": 0.1, "weight_decay": 0.01,
+        "dropout_prob": 0.1, "max_grad_norm": 1.0, "trained_layers": None, "layer_decay": 1.0,
+        "reinitialized_layers": 0, "bias_correction": True, "label_smoothing": 0.0, "focal_gamma": 0.0,
+        "class_weights": "none", "soft_weight": 0.5, "soft_temperature": 2.0, "early_stopping_epochs": None,
+    }  # fmt: skip
     return FineTuningConfig(**{**fields, **changes})
 
 
 def table_source(**changes: Any) -> TableSourceConfig:
     fields: dict[str, Any] = {
-        "kind": "table",
-        "path": "data/tasks/halves",
-        "format": "auto",
-        "train_file": None,
-        "dev_file": None,
-        "test_file": None,
-        "extra_tests": {},
-        "text_column": "text",
-        "text_pair_column": None,
-        "label_column": "label",
-        "label_pattern": None,
-        "label_separator": None,
-        "header": True,
-        "quoting": True,
-        "separator": None,
-        "max_fields": None,
-        "extra_fields": "error",
-        "encoding": "utf-8",
-        "on_bad_row": "error",
-    }
+        "kind": "table", "path": "data/tasks/halves", "format": "auto", "train_file": None, "dev_file": None,
+        "test_file": None, "extra_tests": {}, "text_column": "text", "text_pair_column": None, "label_column": "label",
+        "label_pattern": None, "label_separator": None, "header": True, "quoting": True, "separator": None,
+        "max_fields": None, "extra_fields": "error", "encoding": "utf-8", "on_bad_row": "error",
+    }  # fmt: skip
     return TableSourceConfig(**{**fields, **changes})
 
 
 def task(**changes: Any) -> ClassificationTaskConfig:
     fields: dict[str, Any] = {
-        "kind": "classification",
-        "source": table_source(),
-        "labels": None,
-        "multi_label": False,
-        "metric": "accuracy",
-        "long_texts": "truncate",
-        "window_overlap": 4,
-        "shared_tokens": "plain",
+        "kind": "classification", "source": table_source(), "labels": None, "multi_label": False, "metric": "accuracy",
+        "long_texts": "truncate", "window_overlap": 4, "shared_tokens": "plain",
         **tiny.task_fields(max_length=16, num_train_rows=96, label_efficiency_rows=(32, 96), split_seed=0),
-    }
+    }  # fmt: skip
     return ClassificationTaskConfig(**{**fields, **changes})
 
 
 def sweep(**changes: Any) -> SweepConfig:
     """A grid of six points, two of them too slow to learn anything."""
     fields: dict[str, Any] = {
-        "seed": 0,
-        "num_trials": 6,
-        "sampler": PlannedSamplerConfig(kind="grid"),
-        "pruner": NoPrunerConfig(kind="none"),
-        "fine_tuning": fine_tuning(num_epochs=6),
+        "seed": 0, "num_trials": 6, "sampler": PlannedSamplerConfig(kind="grid"),
+        "pruner": NoPrunerConfig(kind="none"), "fine_tuning": fine_tuning(num_epochs=6),
         "space": {
             "learning_rate": ChoiceSpace(kind="choice", values=(1e-6, 1e-2, 2e-2)),
             "batch_size": ChoiceSpace(kind="choice", values=(16.0, 32.0)),
         },
-        "num_best": 1,
-        "num_seeds": 2,
-        "num_label_efficiency_seeds": 1,
-        "precision": "fp32",
-        "random_weights_baseline": "always",
-        "random_weights_epochs": (0.5, 1.0, 2.0),
-        "random_weights_seeds": None,
-        "encoders": (),
-        "exported": "own",
-    }
+        "num_best": 1, "num_seeds": 2, "num_label_efficiency_seeds": 1, "precision": "fp32",
+        "random_weights_baseline": "always", "random_weights_epochs": (0.5, 1.0, 2.0), "random_weights_seeds": None,
+        "encoders": (), "exported": "own",
+    }  # fmt: skip
     return SweepConfig(**{**fields, **changes})
 
 
@@ -167,15 +112,10 @@ def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> Any:
     from bertline.sweep.run import SweepJob  # brings Optuna, which the tests of fine-tuning itself do not need
 
     fields: dict[str, Any] = {
-        "task_name": "halves",
-        "task": task(),
-        "sweep": sweep(),
-        "runtime": runtime(),
-        "task_folder": folder / "task",
-        "pretrain_folder": folder / "encoder",
-        "run_folder": run_folder,
+        "task_name": "halves", "task": task(), "sweep": sweep(), "runtime": runtime(), "task_folder": folder / "task",
+        "pretrain_folder": folder / "encoder", "run_folder": run_folder,
         "studies_url": f"sqlite:///{run_folder.resolve()}/studies.db",
-    }
+    }  # fmt: skip
     return SweepJob(**{**fields, **changes})
 
 

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+import finetuning_inputs
+import search_inputs
 import tiny
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.base import HeadSettings, TaskKind
-from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.registry import task_kind
 from bertline.kinds.regression import RegressionTaskConfig
-from bertline.kinds.reranking import RerankingTaskConfig
-from bertline.kinds.retrieval import RetrievalTaskConfig
 from bertline.kinds.sentence_labelling import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig, SentenceRows
 from bertline.kinds.summarisation import SummarisationTaskConfig
 from bertline.kinds.tagging import ConlluSourceConfig, TaggingTaskConfig
 from bertline.modeling.crf import BertForTokenClassificationWithCrf
-from bertline.tasks.source_config import (
-    AnswersSourceConfig,
-    HubSourceConfig,
-    SmartSourceConfig,
-    SquadSourceConfig,
-    SummariesSourceConfig,
-)
+from bertline.tasks.source_config import AnswersSourceConfig, SquadSourceConfig, SummariesSourceConfig
 from bertline.tasks.stored_rows import (
     CandidateRows,
     Documents,
@@ -50,7 +43,7 @@ MAX_LENGTH = 24
 TOKENS = (*tiny.WORDS, ".", ",", "?", "-")
 _BASE = tiny.task_fields(max_length=MAX_LENGTH)
 _TEXT_PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=2, num_test_rows=2)
-_FILES = {"train_file": None, "dev_file": None, "test_file": None}
+_FILES: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": None, "on_bad_row": "error"}
 
 
 @dataclass(frozen=True)
@@ -127,18 +120,15 @@ def _ids(count: int) -> list[str]:
 Example = tuple[Any, Sequence[str], StoredRows, dict[str, float]]
 
 
+def config_of(name: str, source: Any = None, **changes: Any) -> Any:
+    """The configuration of a finished task with changes, and with another source or changes of its own."""
+    config = KINDS[name]()[0]
+    made = replace(config.source, **(source or {})) if source is None or isinstance(source, dict) else source
+    return replace(config, source=made, **changes)
+
+
 def _classification(**changes: Any) -> Example:
-    fields: dict[str, Any] = {
-        "kind": "classification",
-        "source": _TEXT_PAIRS,
-        "labels": None,
-        "multi_label": False,
-        "metric": "accuracy",
-        "long_texts": "truncate",
-        "window_overlap": 4,
-        "shared_tokens": "plain",
-    }
-    config = ClassificationTaskConfig(**{**_BASE, **fields, **changes})
+    config = finetuning_inputs.task(**{"source": _TEXT_PAIRS, **_BASE, **changes})
     first = texts(8, seed=1, most=30)
     pairs = None if config.long_texts == "windows" else texts(8, seed=2, most=30)
     return config, ["low", "mid", "high"], TextRows(_ids(8), first, pairs, np.arange(8) % 3), {}
@@ -151,21 +141,8 @@ def _multi_label() -> Example:
     return config, labels, MultiLabelRows(rows.ids, rows.texts, None, gold), {"threshold": 0.4}
 
 
-def _regression(head: str) -> Example:
-    source = HubSourceConfig(
-        kind="hub",
-        name="someone/similarity",
-        revision="0123abc",
-        subset=None,
-        train_split="train",
-        dev_split=None,
-        test_split=None,
-        extra_tests={},
-        text_column="a",
-        text_pair_column="b",
-        label_column="score",
-        on_bad_row="error",
-    )
+def _regression(head: Any) -> Example:
+    source = finetuning_inputs.table_source(path="", text_column="a", text_pair_column="b", label_column="score")
     config = RegressionTaskConfig(
         kind="regression", source=source, low=0.0, high=5.0, head=head, pooling="mean", metric="spearman", **_BASE
     )
@@ -186,15 +163,11 @@ def _token_classification(head: str, **changes: Any) -> Example:
 
 
 def _question_answering() -> Example:
+    source = SquadSourceConfig(kind="squad", path="", **_FILES)
     config = QuestionAnsweringTaskConfig(
-        kind="question_answering",
-        source=SquadSourceConfig(kind="squad", path="", on_bad_row="error", **_FILES),
-        window_overlap=4,
-        max_question_length=8,
-        max_answer_length=5,
-        metric="f1",
-        **_BASE,
-    )
+        kind="question_answering", source=source, window_overlap=4, max_question_length=8, max_answer_length=5,
+        metric="f1", **_BASE,
+    )  # fmt: skip
     contexts = texts(8, seed=2, most=40)
     answers = [[context.split()[0]] for context in contexts]
     rows = QuestionRows(_ids(8), [""] * 8, texts(8, seed=1), contexts, answers, [[0]] * 8)
@@ -203,78 +176,43 @@ def _question_answering() -> Example:
 
 
 def _retrieval() -> Example:
-    source = SmartSourceConfig(
-        kind="smart", path="", documents_file="d", queries_file="q", judgements_file="j", on_bad_row="error"
+    source = search_inputs.smart_source(Path(), path="")
+    config = search_inputs.retrieval(
+        source, query_max_length=12, query_prefix="word1 - ", document_prefix="word2 - ", **_BASE
     )
-    config = RetrievalTaskConfig(
-        kind="retrieval",
-        source=source,
-        query_max_length=12,
-        pooling="mean",
-        similarity="cosine",
-        temperature=0.05,
-        hard_negatives="none",
-        num_hard_negatives=0,
-        query_prefix="word1 - ",
-        document_prefix="word2 - ",
-        metric="ndcg@10",
-        **_BASE,
-    )
-    rows = QueryRows(_ids(5), texts(5, seed=7), [["d1", "d2"]] * 5, [[1, 0]] * 5)
-    return config, [], rows, {}
+    return config, [], QueryRows(_ids(5), texts(5, seed=7), [["d1", "d2"]] * 5, [[1, 0]] * 5), {}
 
 
 def _reranking() -> Example:
     source = AnswersSourceConfig(
-        kind="answers",
-        path="",
-        train_file="t",
-        dev_file=None,
-        test_file=None,
-        query_column="q",
-        text_column="t",
-        label_column="l",
-        quoting=True,
-        encoding="utf-8",
-        on_bad_row="error",
-    )
-    config = RerankingTaskConfig(
-        kind="reranking", source=source, num_candidates=10, num_negatives=0, metric="map", **_BASE
-    )
+        kind="answers", path="", query_column="q", text_column="t", label_column="l", quoting=True, encoding="utf-8",
+        **_FILES,
+    )  # fmt: skip
+    config = search_inputs.reranking(source, num_candidates=10, **_BASE)
     candidates = [texts(count, seed=count) for count in (4, 1, 6)]
-    zeros = [[0] * len(each) for each in candidates]
-    rows = CandidateRows(
-        _ids(3),
-        texts(3, seed=9),
-        [[f"c{n}" for n in range(len(each))] for each in candidates],
-        candidates,
-        [[1, *each[1:]] for each in zeros],
-        [[float(-n) for n in range(len(each))] for each in candidates],
-        [[1, *each[1:]] for each in zeros],
-    )
+    names = [[f"c{n}" for n in range(len(each))] for each in candidates]
+    relevances = [[1, *[0] * (len(each) - 1)] for each in candidates]
+    scores = [[float(-n) for n in range(len(each))] for each in candidates]
+    rows = CandidateRows(_ids(3), texts(3, seed=9), names, candidates, relevances, scores, relevances)
     return config, [], rows, {}
 
 
+def _documents() -> list[list[str]]:
+    return [[f"{sentence}." for sentence in texts(5, seed=number, most=12)] for number in range(4)]
+
+
 def _summarisation() -> Example:
-    source = SummariesSourceConfig(
-        kind="summaries", path="", document_column="d", summary_column="s", on_bad_row="error", **_FILES
-    )
+    source = SummariesSourceConfig(kind="summaries", path="", document_column="d", summary_column="s", **_FILES)
     config = SummarisationTaskConfig(kind="summarisation", source=source, num_sentences=2, metric="rouge1", **_BASE)
-    documents = [[f"{sentence}." for sentence in texts(5, seed=number, most=12)] for number in range(4)]
-    return config, [], SummaryRows(_ids(4), documents, texts(4, seed=3), [[1, 0, 0, 1, 0]] * 4), {}
+    return config, [], SummaryRows(_ids(4), _documents(), texts(4, seed=3), [[1, 0, 0, 1, 0]] * 4), {}
 
 
 def _tagging() -> Example:
-    source = ConlluSourceConfig(kind="conllu", path="", tags="upos", on_bad_row="error", **_FILES)
+    source = ConlluSourceConfig(kind="conllu", path="", tags="upos", **_FILES)
     config = TaggingTaskConfig(
-        kind="tagging",
-        source=source,
-        word_logits="first",
-        word_case="plain",
-        window_overlap=6,
-        metric="accuracy",
+        kind="tagging", source=source, word_logits="first", word_case="plain", window_overlap=6, metric="accuracy",
         **_BASE,
-    )
+    )  # fmt: skip
     labels = ["ADJ", "NOUN", "VERB"]
     words = [each.split() for each in texts(8, seed=1, most=40)]
     tags = [[labels[len(word) % 2 + place % 2] for place, word in enumerate(row)] for row in words]
@@ -283,13 +221,12 @@ def _tagging() -> Example:
 
 def _sentence_labelling() -> Example:
     source = LabelledSentencesSourceConfig(
-        kind="labelled_sentences", path="", sentences_column="s", labels_column="l", on_bad_row="error", **_FILES
+        kind="labelled_sentences", path="", sentences_column="sentences", labels_column="labels", **_FILES
     )
     config = SentenceLabellingTaskConfig(
         kind="sentence_labelling", source=source, labels=None, metric="accuracy", **_BASE
     )
-    documents = [[f"{sentence}." for sentence in texts(5, seed=number, most=12)] for number in range(4)]
-    return config, ["end", "middle", "start"], SentenceRows(_ids(4), documents, [[2, 1, 1, 1, 0]] * 4), {}
+    return config, ["end", "middle", "start"], SentenceRows(_ids(4), _documents(), [[2, 1, 1, 1, 0]] * 4), {}
 
 
 KINDS: dict[str, Callable[[], Example]] = {

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import tiny
 from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.retrieval import RetrievalTaskConfig
 from bertline.tasks.source_config import (
@@ -15,14 +16,13 @@ from bertline.tasks.source_config import (
     SmartSourceConfig,
     TrecSourceConfig,
 )
-from tiny import task_fields
 
 DOCUMENTS = {"1": ("Lift", "Wings give lift."), "2": ("", "Heat in slabs."), "3": ("Drag", "Drag of a plate.")}
 QUERIES = {f"q{number}": f"question {number} on wings" for number in range(1, 21)}
 
 
 def base(**changes: Any) -> dict[str, Any]:
-    return {**task_fields(max_length=16, dev_fraction=0.3, test_fraction=0.4, split_seed=0), **changes}
+    return tiny.task_fields(**{"max_length": 16, "dev_fraction": 0.3, "test_fraction": 0.4, "split_seed": 0, **changes})
 
 
 def retrieval(source: Any, **changes: Any) -> RetrievalTaskConfig:

@@ -21,7 +21,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.tasks.conll import TaggedSentence, is_visible
 from bertline.tasks.entities import OUTSIDE
-from bertline.tasks.source_files import LabelledRow, SourceRows, same_text
+from bertline.tasks.source_files import LabelledRow, LabelledSplits, same_text
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows
 
 # The task `docs_library`: predict which library a passage documents.
@@ -103,7 +103,7 @@ class LibraryNames:
 
 def docs_library_rows(
     modules: Iterable[ModuleDocs], config: DocsLibrarySourceConfig, *, num_train_rows: int | None, seed: int
-) -> SourceRows:
+) -> tuple[LabelledSplits[str], Counter[str]]:
     """Build passages labelled with the library they come from.
 
     A passage is a prose paragraph of a docstring, without the names of the libraries, truncated to `max_words`. Train
@@ -123,7 +123,7 @@ def docs_library_rows(
         also_as=without_names,
     )
     rows = first_rows(train, held_out, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
-    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
+    return rows, dropped
 
 
 def _passages(
@@ -164,7 +164,7 @@ class _Function:
 
 def docs_match_rows(
     modules: Iterable[ModuleDocs], config: DocsMatchSourceConfig, *, num_train_rows: int | None, seed: int
-) -> SourceRows:
+) -> tuple[LabelledSplits[str], Counter[str]]:
     """Build pairs of a signature, such as `read_csv(filepath, sep, header)`, and its own or another summary.
 
     Each function occurs in two rows, once with its own summary and once with that of another function of its module,
@@ -183,7 +183,7 @@ def docs_match_rows(
     )
     pairs, held_out_pairs = (_rows(functions, dropped, seed) for functions in (train, held_out))
     rows = first_rows(pairs, held_out_pairs, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
-    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
+    return rows, dropped
 
 
 def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: int) -> dict[str, list[LabelledRow]]:
@@ -239,13 +239,8 @@ _AFTER_A_NAME = {
 
 
 def docs_parameters_sentences(
-    modules: Iterable[ModuleDocs],
-    config: DocsParametersSourceConfig,
-    *,
-    num_train_rows: int | None,
-    seed: int,
-    dropped: Counter[str],
-) -> dict[str, list[TaggedSentence]]:
+    modules: Iterable[ModuleDocs], config: DocsParametersSourceConfig, *, num_train_rows: int | None, seed: int
+) -> tuple[dict[str, list[TaggedSentence]], Counter[str]]:
     """Build sentences from descriptions of functions and classes, with `B-PARAM` on each parameter name.
 
     Labels come from the signature: a word is tagged if it equals one of the parameter names (of `__init__`, for a
@@ -256,6 +251,7 @@ def docs_parameters_sentences(
     """
     modules = list(modules)
     packages = {module.name: module.package for module in modules}
+    dropped: Counter[str] = Counter()
     seen: set[str] = set()
     train, held_out = items_by_side(
         modules,
@@ -267,7 +263,8 @@ def docs_parameters_sentences(
     def package_of(sentence: TaggedSentence) -> str:
         return packages[sentence.document]
 
-    return first_rows(train, held_out, config, package_of, num_train_rows=num_train_rows, seed=seed)
+    rows = first_rows(train, held_out, config, package_of, num_train_rows=num_train_rows, seed=seed)
+    return rows, dropped
 
 
 def words_of(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from bertline.foundation.formats import count, duration, percent, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN
-from bertline.tasks.metrics.names import metric_name as metric_name
+from bertline.tasks.metrics import metric_name as metric_name
 
 _FEW = 6
 """Number of names that `counted` lists."""

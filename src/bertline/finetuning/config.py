@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.tasks.config import require_at_least
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningConfig:
@@ -55,21 +57,14 @@ class FineTuningConfig:
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, found {self.learning_rate}")
-        for name, least in (("batch_size", 1), ("num_epochs", 0), ("reinitialized_layers", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}")
-        if self.trained_layers is not None and self.trained_layers < 0:
-            raise ValueError(f"trained_layers must be null or at least 0, found {self.trained_layers}")
+        require_at_least(self, batch_size=1, num_epochs=0, reinitialized_layers=0, trained_layers=0, focal_gamma=0)
+        require_at_least(self, early_stopping_epochs=1)
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay must be above 0 and at most 1, found {self.layer_decay}")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, found {self.label_smoothing}")
-        if self.focal_gamma < 0:
-            raise ValueError(f"focal_gamma must be at least 0 (0 is cross-entropy), found {self.focal_gamma}")
         if not 0 <= self.soft_weight <= 1 or not self.soft_temperature > 0:
             raise ValueError(
                 f"soft_weight must be from 0 to 1, found {self.soft_weight}, and soft_temperature positive, found "
                 f"{self.soft_temperature}"
             )
-        if self.early_stopping_epochs is not None and self.early_stopping_epochs < 1:
-            raise ValueError(f"early_stopping_epochs must be null or at least 1, found {self.early_stopping_epochs}")

@@ -69,12 +69,16 @@ class Sequences:
         )
 
 
+def padded(rows: Sequence[Any], value: int, *, least: int = 0) -> NDArray[np.int64]:
+    """Return rows of numbers of different lengths as an array [N, S], S at least `least`, padded at the end."""
+    array = np.full((len(rows), max([least, *map(len, rows)])), value, dtype=np.int64)
+    for number, row in enumerate(rows):
+        array[number, : len(row)] = row
+    return array
+
+
 def assemble(
-    sequences: Sequence[Sequence[int]],
-    first_lengths: Sequence[int],
-    *,
-    pad_id: int,
-    cut: Sequence[bool] | None = None,
+    sequences: Sequence[Sequence[int]], first_lengths: Sequence[int], *, pad_id: int, cut: Sequence[bool] | None = None
 ) -> Sequences:
     """Pad complete sequences, special tokens included, to one array.
 
@@ -86,13 +90,11 @@ def assemble(
         >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
         [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
     """
+    input_ids = padded(sequences, pad_id)
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
-    input_ids = np.full((len(sequences), int(lengths.max(initial=0))), pad_id, dtype=np.int64)
-    for row, sequence in enumerate(sequences):
-        input_ids[row, : len(sequence)] = sequence
     places = np.arange(input_ids.shape[1])
     in_second = (places >= np.array(first_lengths, dtype=np.int64)[:, None]) & (places < lengths[:, None])
-    was_cut = np.zeros(len(sequences), dtype=np.bool_) if cut is None else np.array(cut, dtype=np.bool_)
+    was_cut = np.array([False] * len(sequences) if cut is None else cut, dtype=np.bool_)
     return Sequences(input_ids, in_second.astype(np.int64), lengths, was_cut)
 
 
@@ -104,10 +106,16 @@ def encode_texts(
 
     A pair loses tokens from the end of its longer segment, one at a time (BERT reference code, `run_classifier.py`).
     """
-    pairs = _token_ids(texts, text_pairs, tokenizer)
     layout = tokenizer.single if text_pairs is None else tokenizer.pair
     room = layout.room(max_length)
-    return assembled([_truncated(first, second, room) for first, second in pairs], tokenizer)
+    parts: list[Part] = []
+    for first, second in _token_ids(texts, text_pairs, tokenizer):
+        if second is None:
+            parts.append((first[:room], None, len(first) > room))
+        else:
+            most, rest = _kept_of_pair(len(first), len(second), room)
+            parts.append((first[:most], second[:rest], most + rest < len(first) + len(second)))
+    return assembled(parts, tokenizer)
 
 
 Part = tuple[list[int], list[int] | None, bool]
@@ -120,13 +128,6 @@ def _token_ids(
     first = tokenizer.encode_literally(list(texts))
     second = [None] * len(first) if text_pairs is None else tokenizer.encode_literally(list(text_pairs))
     return zip(first, second, strict=True)
-
-
-def _truncated(first: list[int], second: list[int] | None, room: int) -> Part:
-    if second is None:
-        return first[:room], None, len(first) > room
-    keep_first, keep_second = _kept_of_pair(len(first), len(second), room)
-    return first[:keep_first], second[:keep_second], keep_first + keep_second < len(first) + len(second)
 
 
 def assembled(parts: Sequence[Part], tokenizer: Tokenizer) -> Sequences:
@@ -201,14 +202,17 @@ def encode_windows(
     return Windows(assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
 
 
-def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:
-    """Split a segment into windows of at most `room` tokens, neighbours sharing `overlap` tokens.
+def window_starts(num_tokens: int, room: int, overlap: int) -> range:
+    """Return where the windows of a segment begin: of `room` tokens at most, neighbours sharing `overlap`.
 
-    >>> _chunks([1, 2, 3, 4, 5, 6], 4, 2), _chunks([1, 2, 3, 4, 5], 4, 1), _chunks([], 4, 1)
-    ([[1, 2, 3, 4], [3, 4, 5, 6]], [[1, 2, 3, 4], [4, 5]], [[]])
+    >>> [*window_starts(6, 4, 2)], [*window_starts(5, 4, 1)], [*window_starts(0, 4, 1)]
+    ([0, 2], [0, 3], [0])
     """
-    starts = range(0, max(len(segment) - overlap, 1), room - overlap)
-    return [segment[start : start + room] for start in starts]
+    return range(0, max(num_tokens - overlap, 1), room - overlap)
+
+
+def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:
+    return [segment[start : start + room] for start in window_starts(len(segment), room, overlap)]
 
 
 def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int) -> list[tuple[list[int], list[int]]]:
@@ -259,59 +263,60 @@ class Epochs:
         yield from self._batches(self._num_begun - 1)
 
 
-class LengthSortedBatches:
-    """Batches of training sequences of similar length, in a new random order each epoch.
+def length_sorted_batches(
+    lengths: NDArray[np.integer],
+    make: Callable[[NDArray[np.integer]], dict[str, Tensor]],
+    *,
+    batch_size: int,
+    seed: int,
+    only: NDArray[np.integer] | None = None,
+) -> Epochs:
+    """Return batches of training sequences of similar length, in an order that depends on the seed and the epoch.
 
     Args:
+        lengths: Number of tokens of each sequence.
+        make: Returns the batch of the sequences with some indices.
         batch_size: Number of sequences in a batch; one batch of an epoch may have fewer.
-        seed: Seed of the order, which is a function of the seed and the epoch number.
         only: Indices of the sequences to take; None takes all.
     """
+    taken = np.arange(len(lengths)) if only is None else only
+    window = batch_size * _BATCHES_SORTED_TOGETHER
 
-    def __init__(
-        self,
-        lengths: NDArray[np.integer],
-        make: Callable[[NDArray[np.integer]], dict[str, Tensor]],
-        *,
-        batch_size: int,
-        seed: int,
-        only: NDArray[np.integer] | None = None,
-    ) -> None:
-        self._only = np.arange(len(lengths)) if only is None else only
-        self._lengths = lengths[self._only]
-        self._make = make
-        self._batch_size = batch_size
-        self.seed = seed
-        self.epoch = -1
-        """Number of the current epoch, from 0; -1 before the first."""
+    def batches(epoch: int) -> Iterator[dict[str, Tensor]]:
+        random = generator(seed, "order", epoch)
+        order = taken[random.permutation(len(taken))]
+        windows = [order[start : start + window] for start in range(0, len(order), window)]
+        by_length = [each[np.argsort(lengths[each], kind="stable")] for each in windows]
+        of_epoch = [each[start : start + batch_size] for each in by_length for start in range(0, len(each), batch_size)]
+        for place in random.permutation(len(of_epoch)):
+            yield {**tensors(**{INDICES: of_epoch[place]}), **make(of_epoch[place])}
 
-    def __len__(self) -> int:
-        return math.ceil(len(self._lengths) / self._batch_size)
-
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        self.epoch += 1
-        random = generator(self.seed, "order", self.epoch)
-        order = random.permutation(len(self._lengths))
-        window = self._batch_size * _BATCHES_SORTED_TOGETHER
-        batches = [
-            by_length[start : start + self._batch_size]
-            for by_length in (self._sorted(order[begin : begin + window]) for begin in range(0, len(order), window))
-            for start in range(0, len(by_length), self._batch_size)
-        ]
-        for place in random.permutation(len(batches)):
-            indices = self._only[batches[place]]
-            yield {**tensors(**{INDICES: indices}), **self._make(indices)}
-
-    def _sorted(self, indices: NDArray[np.integer]) -> NDArray[np.integer]:
-        return indices[np.argsort(self._lengths[indices], kind="stable")]
+    return Epochs(len(taken), batch_size, batches)
 
 
 def scoring_batches(
     sequences: Sequences, *, batch_size: int = SCORING_BATCH_SIZE, max_tokens: int | None = None
 ) -> Iterator[tuple[NDArray[np.integer], dict[str, Tensor]]]:
-    """Yield batches of all sequences, longest first, each with the indices of its sequences; see `scoring_indices`."""
-    for indices in scoring_indices(sequences.lengths, batch_size=batch_size, max_tokens=max_tokens):
+    """Yield batches of all sequences, longest first, each with the indices of its sequences.
+
+    Args:
+        max_tokens: Maximum number of tokens in a batch, padding included; replaces `batch_size`. A longer sequence is a
+            batch by itself.
+
+    Example:
+        >>> sequences = assemble([[1] * length for length in (2, 9, 3, 4)], [9] * 4, pad_id=0)
+        >>> [indices.tolist() for indices, _ in scoring_batches(sequences, max_tokens=8)]
+        [[1], [3, 2], [0]]
+    """
+    order = np.argsort(-sequences.lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        # The first sequence of a batch is the longest, so the others are padded to it.
+        longest = max(int(sequences.lengths[order[start]]), 1)
+        size = batch_size if max_tokens is None else max(max_tokens // longest, 1)
+        indices = order[start : start + size]
         yield indices, sequences.batch(indices)
+        start += size
 
 
 def outputs_of(
@@ -324,42 +329,23 @@ def outputs_of(
     """Compute the outputs of a model in evaluation mode.
 
     Args:
-        model: A model that returns one tensor from the inputs of `INPUT_NAMES`.
+        model: A model that returns one tensor from the inputs of `INPUT_NAMES`, or several, which become the last axis.
         shape: Shape of the output of a sequence; smaller ones are padded with 0.
         read: Applied to the output of a batch in fp32, on the device; for example a softmax.
 
     Returns:
         What `read` makes of the outputs, [N, *shape].
     """
+    import torch
+
     from bertline.training.devices import evaluating
 
     found = np.zeros((len(sequences), *shape), dtype=np.float32)
     with evaluating(model, machine) as forward:
         for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
             output = forward(*(batch[name].to(machine.device) for name in INPUT_NAMES))
+            output = torch.stack(output, dim=-1) if isinstance(output, tuple) else output
             of_batch = read(output.float()).cpu().numpy()
             where: tuple[Any, ...] = (indices, *map(slice, of_batch.shape[1:]))
             found[where] = of_batch
     return found
-
-
-def scoring_indices(
-    lengths: NDArray[np.integer], *, batch_size: int = SCORING_BATCH_SIZE, max_tokens: int | None = None
-) -> Iterator[NDArray[np.integer]]:
-    """Yield the indices of all sequences in batches, longest first.
-
-    Args:
-        max_tokens: Maximum number of tokens in a batch, padding included; replaces `batch_size`. A longer sequence is a
-            batch by itself.
-
-    Example:
-        >>> [batch.tolist() for batch in scoring_indices(np.array([2, 9, 3, 4]), max_tokens=8)]
-        [[1], [3, 2], [0]]
-    """
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        # The first sequence of a batch is the longest, so the others are padded to it.
-        size = batch_size if max_tokens is None else max(max_tokens // max(int(lengths[order[start]]), 1), 1)
-        yield order[start : start + size]
-        start += size

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
@@ -115,7 +115,11 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     check_options(kind, config)
     model = _starting_model(job)
     if config.num_epochs == 0:
-        _check_scores_untrained(kind, model)
+        if kind.has_new_head(model):
+            raise ConfigError(
+                f"fine_tuning.num_epochs is 0, but the head of a task of the kind {kind.config.kind} starts from "
+                "random weights, which are worth nothing untrained. Train at least one epoch."
+            )
         outcome = evaluate_on_dev(job, model)
         checks = [DevCheck(1.0, 0, True, outcome.scores)]
         if on_check is not None:
@@ -160,8 +164,7 @@ def _train(
     job: FineTuningJob, model: nn.Module, on_check: Callable[[DevCheck], None] | None
 ) -> tuple[list[DevCheck], DevOutcome]:
     # Imported here, because they load Lightning: the process that supervises a sweep trains nothing.
-    from bertline.finetuning.callbacks import DevEvaluation, Divergence, EarlyStopping, Progress
-    from bertline.finetuning.module import FineTuningData, FineTuningModule
+    from bertline.finetuning.module import DevEvaluation, Divergence, EarlyStopping, FineTuningModule, Progress
     from bertline.training.trainer import build_trainer, fit
 
     kind, config = job.kind, job.config
@@ -173,8 +176,14 @@ def _train(
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
             parts.append((more, others.soft_targets))
         batches = distilled_batches(parts, seed=job.seed)
+    class_weights = None
+    if config.class_weights == "balanced":
+        # rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label absent from train.
+        counts = kind.label_counts(job.train.rows)
+        weights = np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1)), 0.0)
+        class_weights = torch.tensor(weights, dtype=torch.float32, device=job.machine.device)
     options = LossOptions(
-        config.label_smoothing, _class_weights(job), config.focal_gamma, config.soft_weight, config.soft_temperature
+        config.label_smoothing, class_weights, config.focal_gamma, config.soft_weight, config.soft_temperature
     )
     module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
     evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
@@ -185,7 +194,7 @@ def _train(
         callbacks.append(stopping)
     root = Path(tempfile.gettempdir())
     trainer = build_trainer(job.machine, job.runtime, callbacks=callbacks, max_epochs=config.num_epochs, root=root)
-    fit(trainer, module, FineTuningData(batches))
+    fit(trainer, module, batches)
     outcome = evaluation.newest if stopping is None else stopping.best
     assert outcome is not None  # every epoch ends with an evaluation
     return evaluation.checks, outcome
@@ -212,21 +221,3 @@ def _starting_model(job: FineTuningJob) -> nn.Module:
     model.train()
     freeze(encoder, job.config.trained_layers)
     return model.to(torch.device(job.machine.device))
-
-
-def _class_weights(job: FineTuningJob) -> Tensor | None:
-    """Return class weights [labels], rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label
-    absent from train."""
-    if job.config.class_weights == "none":
-        return None
-    counts = job.kind.label_counts(job.train.rows)
-    weights = np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1)), 0.0)
-    return torch.tensor(weights, dtype=torch.float32, device=job.machine.device)
-
-
-def _check_scores_untrained(kind: TaskKind[Any, Any, Any], model: nn.Module) -> None:
-    if kind.has_new_head(model):
-        raise ConfigError(
-            f"fine_tuning.num_epochs is 0, but the head of a task of the kind {kind.config.kind} starts from random "
-            "weights, which are worth nothing untrained. Train at least one epoch."
-        )

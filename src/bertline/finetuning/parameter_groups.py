@@ -65,17 +65,16 @@ def parameter_groups(model: nn.Module, *, weight_decay: float, layer_decay: floa
     References:
         Clark et al., ELECTRA (arXiv 2003.10555), appendix B; Howard and Ruder, ULMFiT (arXiv 1801.06146), section 3.2.
     """
-    depths = _depths_below_top(cast(Any, model).bert)
+    encoder: Encoder = cast(Any, model).bert
+    levels = (nn.ModuleList(encoder.below_layers), *encoder.layers)
+    # Layers below the top; weights that are not in it (head, pooler) are at the top.
+    depths = {id(weight): len(levels) - 1 - level for level, part in enumerate(levels) for weight in part.parameters()}
     groups: dict[tuple[int, bool], dict[str, Any]] = {}
     for weight in model.parameters():
         if not weight.requires_grad:
             continue
         depth, decays = depths.get(id(weight), 0), weight.ndim >= 2
-        group = {
-            "params": [],
-            "weight_decay": weight_decay if decays else 0.0,
-            "rate_factor": layer_decay**depth,
-        }
+        group = {"params": [], "weight_decay": weight_decay if decays else 0.0, "rate_factor": layer_decay**depth}
         # Without layer decay two groups are enough, and fewer groups are faster.
         groups.setdefault((depth if layer_decay != 1 else 0, decays), group)["params"].append(weight)
     return list(groups.values())
@@ -101,14 +100,6 @@ def nothing_to_train() -> ConfigError:
         "fine_tuning.trained_layers is 0, but this task's head has no weights of its own, so there is nothing to "
         "train. Train at least one layer, or set fine_tuning.num_epochs to 0 to score the encoder as it is."
     )
-
-
-def _depths_below_top(encoder: Encoder) -> dict[int, int]:
-    """Return how many layers a weight is below the top, by its id: 0 in the top layer, the number of layers in the
-    embeddings. Weights that are not in it (head, pooler) are at the top."""
-    num_layers = len(encoder.layers)
-    levels = (nn.ModuleList(encoder.below_layers), *encoder.layers)
-    return {id(weight): num_layers - number for number, part in enumerate(levels) for weight in part.parameters()}
 
 
 def _check_layers(key: str, number: int, encoder: Encoder) -> None:

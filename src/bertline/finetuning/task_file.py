@@ -44,13 +44,8 @@ def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Ca
     portable = {name: without_local_paths(source[name]) for name in files}
     task["source"] = {**source, **portable, **({"path": ""} if "path" in source else {})}
     task |= {key: without_local_paths(task[key]) for key in ("start_from", "teacher", "unlabelled")}
-    content = {
-        "format_version": _FORMAT_VERSION,
-        "task": task,
-        "labels": list(kind.labels),
-        "calibration": dict(calibration),
-    }
-    write_json(folder / TASK_FILE, content)
+    content = {"format_version": _FORMAT_VERSION, "task": task, "labels": list(kind.labels)}
+    write_json(folder / TASK_FILE, {**content, "calibration": dict(calibration)})
 
 
 def read_teacher(folder: Path) -> FinishedTask:

@@ -20,6 +20,7 @@ References:
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -127,29 +128,22 @@ def _marks_of(ids: list[int], types: NDArray[np.int64], tokenizer: Tokenizer, sp
     """Return the marks of the tokens of one pair."""
     tokens = tokenizer.tokens(ids)
     segments = types.tolist()
-    known = [
-        {token_id for token_id, of in zip(ids, segments, strict=True) if of == segment} - specials for segment in (0, 1)
-    ]
-    words = [
-        "".join(
-            token.removeprefix("##") if token.startswith("##") else f" {token}"
-            for token, token_id, of in zip(tokens, ids, segments, strict=True)
-            if of == segment and token_id not in specials
-        )
-        for segment in (0, 1)
-    ]
-    found: dict[tuple[int, int], int] = {}
+    known: tuple[set[int], set[int]] = (set(), set())
+    words = ["", ""]
     for token, token_id, segment in zip(tokens, ids, segments, strict=True):
-        if (token_id, segment) not in found:
-            other = 1 - segment
-            if token_id in specials:
-                mark = 0
-            elif token_id in known[other]:
-                mark = SAME_TOKEN
-            else:
-                mark = PARTIAL if _is_inside(token.removeprefix("##"), words[other]) else 0
-            found[token_id, segment] = mark
-    return [found[key] for key in zip(ids, segments, strict=True)]
+        if token_id not in specials:
+            known[segment].add(token_id)
+            words[segment] += token.removeprefix("##") if token.startswith("##") else f" {token}"
+
+    @cache
+    def mark(token: str, token_id: int, other: int) -> int:
+        if token_id in specials:
+            return 0
+        if token_id in known[other]:
+            return SAME_TOKEN
+        return PARTIAL if _is_inside(token.removeprefix("##"), words[other]) else 0
+
+    return [mark(token, token_id, 1 - of) for token, token_id, of in zip(tokens, ids, segments, strict=True)]
 
 
 def _is_inside(token: str, words: str) -> bool:

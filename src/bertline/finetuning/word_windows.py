@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.encoding import Sequences, assemble, tensors
+from bertline.finetuning.encoding import Sequences, assemble, padded, tensors, window_starts
 from bertline.finetuning.token_marks import with_marks
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
@@ -89,48 +89,45 @@ def encode_words(
     layout = tokenizer.single
     room = layout.room(max_length, overlap=overlap)
     token_ids_of = token_ids_in_rows(rows.words, tokenizer)
-    for name, words, of_words in zip(rows.ids, rows.words, token_ids_of, strict=True):
+    for name, row, of_words in zip(rows.ids, rows.words, token_ids_of, strict=True):
         if [] in of_words:
             number = of_words.index([])
             raise DataError(
-                f"{name}: word {number + 1} of {len(words)}, {words[number]!a}, has no token: the tokenizer's cleaning "
+                f"{name}: word {number + 1} of {len(row)}, {row[number]!a}, has no token: the tokenizer's cleaning "
                 "removes all of it. A tag needs a token to stand at; take the word and its tag out of the row."
             )
     numbers = {label: number for number, label in enumerate(labels)}
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)
-    windows: list[_Window] = []
-    for row, tokens in enumerate(token_ids_of):
-        windows += _windows(tokens, int(row_starts[row]), room, overlap)
-    all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
-    inside, padded = _columns(windows)
-    word_labels = np.full(inside.shape, IGNORED_LABEL, dtype=np.int64)
-    word_labels[inside] = all_labels[padded["words"][inside]]
-    token_ids = [layout.sequence(window.token_ids) for window in windows]
+    windows = [
+        window
+        for first_word, tokens in zip(row_starts, token_ids_of, strict=False)
+        for window in _windows(tokens, int(first_word), room, overlap)
+    ]
+    token_ids = [layout.sequence(ids) for ids, *_ in windows]
     sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
-    words_of_tokens = _words_of_tokens(sequences, padded["places"], inside)
+    # At least one column, even where no window has a word.
+    words, places, taken = (padded([window[part] for window in windows], 0, least=1) for part in (1, 2, 3))
+    num_words = np.array([len(window[1]) for window in windows], dtype=np.int64)
+    inside = np.arange(words.shape[1]) < num_words[:, None]
+    all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
+    word_labels = np.full(inside.shape, IGNORED_LABEL, dtype=np.int64)
+    word_labels[inside] = all_labels[words[inside]]
+    words_of_tokens = _words_of_tokens(sequences, places, inside)
     if mark is not None:
-        marks = np.array([mark(word) for words in rows.words for word in words], dtype=np.int64)
-        sequences = with_marks(sequences, _marks_of_tokens(marks, padded["words"], words_of_tokens))
+        marks = np.array([mark(word) for of_row in rows.words for word in of_row], dtype=np.int64)
+        of_columns = np.append(marks, 0)[words]  # the appended 0 keeps the padded columns valid without words
+        of_tokens = np.take_along_axis(of_columns, np.maximum(words_of_tokens, 0), axis=1)
+        sequences = with_marks(sequences, np.where(words_of_tokens >= 0, of_tokens, 0))
     return EncodedWords(
         sequences=sequences,
-        num_words=inside.sum(axis=1),
-        words=padded["words"],
-        places=padded["places"],
+        num_words=num_words,
+        words=words,
+        places=places,
         labels=word_labels,
-        taken=padded["taken"].astype(bool),
+        taken=taken.astype(bool),
         row_starts=row_starts,
         words_of_tokens=words_of_tokens,
     )
-
-
-def _columns(windows: Sequence[_Window]) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.int64]]]:
-    """Return which columns [V, W] hold a word, and its index, position and `taken` flag, padded with 0."""
-    num_words = np.array([len(window.words) for window in windows], dtype=np.int64)
-    inside = np.arange(max(int(num_words.max(initial=0)), 1)) < num_words[:, None]
-    columns = {name: np.zeros(inside.shape, dtype=np.int64) for name in ("words", "places", "taken")}
-    for name, values in columns.items():
-        values[inside] = [value for window in windows for value in getattr(window, name)]
-    return inside, columns
 
 
 def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -143,21 +140,8 @@ def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: ND
     return begun
 
 
-def _marks_of_tokens(
-    marks: NDArray[np.int64], words: NDArray[np.int64], words_of_tokens: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the mark of each token [V, S], taken from the marks of the words [T]; 0 for a token without a word."""
-    of_columns = np.append(marks, 0)[words]  # The appended 0 keeps the padded columns valid when T is 0.
-    of_tokens = np.take_along_axis(of_columns, np.maximum(words_of_tokens, 0), axis=1)
-    return np.where(words_of_tokens >= 0, of_tokens, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    token_ids: list[int]
-    words: NDArray[np.int64]
-    places: NDArray[np.int64]
-    taken: NDArray[np.bool_]
+_Window = tuple[list[int], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
+"""Token ids of a window, and its words: their indices, their positions, and whether they are predicted from it."""
 
 
 def token_ids_of_words(rows: Sequence[Sequence[str]], tokenizer: Tokenizer) -> dict[str, list[int]]:
@@ -192,18 +176,13 @@ def _windows(word_tokens: list[list[int]], first_word: int, room: int, overlap: 
     borders = np.cumsum([0, *(len(word) for word in word_tokens)]).astype(np.int64)
     begins, ends = borders[:-1], borders[1:]
     words = np.arange(len(word_tokens)) + first_word
-    starts = [0]
-    while starts[-1] + room < len(tokens):
-        starts.append(starts[-1] + room - overlap)
+    starts = window_starts(len(tokens), room, overlap)
     context = np.array([_context(begins, ends, start, room, len(tokens)) for start in starts])
     best = context.argmax(axis=0)
-    windows = []
-    for number, start in enumerate(starts):
-        here = context[number] >= 0
-        windows.append(
-            _Window(tokens[start : start + room], words[here], begins[here] - start + 1, best[here] == number)
-        )
-    return windows
+    return [
+        (tokens[start : start + room], words[here], begins[here] - start + 1, best[here] == number)
+        for number, (start, here) in enumerate(zip(starts, context >= 0, strict=True))
+    ]
 
 
 def _context(

@@ -8,10 +8,10 @@ none of it. `run.fingerprints` tells which members a stage's result depends on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,8 @@ from bertline.finetuning.encoding import (
     INDICES,
     INPUT_NAMES,
     Epochs,
-    LengthSortedBatches,
     Sequences,
+    length_sorted_batches,
     outputs_of,
     tensors,
 )
@@ -58,15 +58,7 @@ Calibration = Mapping[str, float]
 """Values chosen on dev that become part of the model, such as the no-answer threshold."""
 
 
-class Batches(Sized, Protocol):
-    """Batches of one epoch; each iteration is a new epoch, in a new order that depends on the seed."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Iterate over the batches of the next epoch."""
-        ...
-
-
-def distilled_batches(parts: Sequence[tuple[Batches, NDArray[np.float32]]], *, seed: int) -> Epochs:
+def distilled_batches(parts: Sequence[tuple[Epochs, NDArray[np.float32]]], *, seed: int) -> Epochs:
     """Return batches with the teacher's soft targets: those of labelled rows and, marked, of unlabelled ones.
 
     Each epoch has all batches of both, in an order that depends on the seed and the epoch number. `parts` are the
@@ -171,6 +163,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     """Names of the head's outputs; empty for those of the labels."""
     problem_type: str | None = None
     """`problem_type` of a classifier in config.json."""
+    independent: bool = False
+    """Whether the outputs are decisions of their own, each with a sigmoid, rather than a choice of one of them."""
+    unsmoothed: str = ""
+    """Why labels cannot be smoothed; empty where they can."""
     score_names: tuple[str, ...]
     """Names of the scores of a task whose statistics are the scores of each row."""
 
@@ -218,15 +214,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         from bertline.encoders.loading import load_model
         from bertline.finetuning.token_marks import add_marked_types
 
-        model: Any = load_model(
-            folder,
-            self.head,
-            is_new=True,
-            **self._of_head,
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-            attention=head.attention,
-        )
+        model: Any = load_model(folder, self.head, is_new=True, **self._of_head, **asdict(head))
         if self.num_marks:
             add_marked_types(model.bert, self.num_marks)
         return model
@@ -272,18 +260,19 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return lengths
 
     def num_cut(self, encoded: Encoded) -> int:
-        """Return the number of truncated rows, by default of sequences. Splitting a text into windows does not truncate
-        it."""
-        return int(encoded.sequences.cut.sum())  # type: ignore[attr-defined]
+        """Return the number of truncated rows: those that the encoding marks as `cut`, or else its sequences. Splitting
+        a text into windows does not truncate it."""
+        marked: Any = encoded
+        return int((marked.cut if hasattr(marked, "cut") else marked.sequences.cut).sum())
 
     def num_cut_documents(self, encoded: Encoded) -> int | None:
         """Return the number of truncated documents of the task's collection; None for a task without a collection."""
         return None
 
-    def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Epochs:
         """Return training batches, in an order that is a function of the seed and the epoch number."""
         only, make = self.trained_on(encoded), encoded.batch  # type: ignore[attr-defined]
-        return LengthSortedBatches(self.lengths(encoded), make, batch_size=batch_size, seed=seed, only=only)
+        return length_sorted_batches(self.lengths(encoded), make, batch_size=batch_size, seed=seed, only=only)
 
     def trained_on(self, encoded: Encoded) -> NDArray[np.int64] | None:
         """Return the indices of the sequences that are trained on; None for all."""
@@ -317,15 +306,31 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return outputs_of(model, sequences, machine, *shape)
 
     def soft_loss(self, outputs: Any, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean loss of the teacher's soft targets from `training_outputs`."""
-        raise NotImplementedError
+        """Compute the mean loss of the teacher's soft targets from `training_outputs`: the divergence of what
+        `compared` returns, weighted as the rows of the batch are."""
+        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
+
+        divergence = sigmoid_divergence if self.independent else softmax_divergence
+        losses = divergence(*self.compared(outputs, teacher, batch), temperature)
+        if "weights" in batch:
+            losses = losses.reshape(len(losses), -1).mean(1) * batch["weights"]
+        return losses.mean()
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Compute the probabilities of the labels from logits [..., L]."""
+        return logits.sigmoid() if self.independent else logits.softmax(-1)
+
+    def compared(self, outputs: Any, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits [..., L] of student and teacher whose distributions `soft_loss` compares."""
+        return outputs.float(), teacher
 
     @property
     def unused_options(self) -> dict[str, str]:
         """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
-        counts_labels = type(self).label_counts is not TaskKind.label_counts
-        unused = {"focal_gamma": "the focal loss is for classification"}
-        return unused if counts_labels else {**unused, "class_weights": "it has no classes to weigh"}
+        unused = {"focal_gamma": "the focal loss is for classification", "label_smoothing": self.unsmoothed}
+        if type(self).label_counts is TaskKind.label_counts:
+            unused["class_weights"] = "it has no classes to weigh"
+        return {name: why for name, why in unused.items() if why}
 
     def label_counts(self, rows: Rows) -> NDArray[np.int64]:
         """Count the occurrences of each label, for `class_weights`; a kind of task without this has no such option."""
@@ -416,8 +421,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return [self.file_output(predicted) for predicted in self.serve(predictor, *inputs)]
 
     def file_output(self, predicted: Any) -> dict[str, Any]:
-        """Return the added columns of a row from a prediction of `serve`."""
-        raise NotImplementedError
+        """Return the added columns of a row from a prediction of `serve`, by default one column of records."""
+        return {self.output_schema.names[0]: [each._asdict() for each in predicted]}
 
     # ---- the report and the model card
 
@@ -443,10 +448,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        """Return the HTML of an error: a row of `table` without `correct`."""
-        from bertline.evaluation.html import label_block
+        """Return the HTML of an error: a row of `table` without `correct`; by default that of a label or a ranking."""
+        from bertline.evaluation.html import label_block, ranking_block
 
-        return label_block(error)
+        return ranking_block(error) if "query" in error else label_block(error)
 
     @abstractmethod
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
@@ -493,14 +498,9 @@ def require_texts(values: Any, name: str) -> list[str]:
     return list(values)
 
 
-def require_lists(values: Any, name: str) -> list[list[str]]:
-    """Return the values as a list of lists of strings, or raise a `DataError`."""
-    if isinstance(values, str):
-        raise DataError(f"{name} is one string; expected a list of lists of strings.")
-    return [require_texts(value, f"{name}[{index}]") for index, value in enumerate(values)]
-
-
-def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list[str], list[str]]:
+def require_pairs(
+    first: Any, second: Any, names: tuple[str, str] = ("texts", "text_pairs")
+) -> tuple[list[str], list[str]]:
     """Return both values as lists of strings of equal length, or raise a `DataError`."""
     one, other = require_texts(first, names[0]), require_texts(second, names[1])
     if len(one) != len(other):
@@ -510,6 +510,4 @@ def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list
 
 def texts_and_pairs(texts: Sequence[str], text_pairs: Sequence[str] | None) -> tuple[list[str], list[str] | None]:
     """Return texts and optional second texts as lists of strings; see `require_pairs`."""
-    if text_pairs is None:
-        return require_texts(texts, "texts"), None
-    return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
+    return (require_texts(texts, "texts"), None) if text_pairs is None else require_pairs(texts, text_pairs)

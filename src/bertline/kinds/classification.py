@@ -18,11 +18,11 @@ from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig,
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_library_rows, docs_match_rows
 from bertline.finetuning.encoding import (
-    LengthSortedBatches,
-    Sequences,
+    Epochs,
     Windows,
     encode_texts,
     encode_windows,
+    length_sorted_batches,
     outputs_of,
     tensors,
 )
@@ -31,7 +31,6 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.kinds.base import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
@@ -46,7 +45,15 @@ from bertline.tasks.bad_rows import BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import LabelledRow, fewest_train_rows, num_rows_made, shortened, stored
+from bertline.tasks.source_files import (
+    LabelledRow,
+    LabelledSplits,
+    Row,
+    fewest_train_rows,
+    num_rows_made,
+    shortened,
+    stored,
+)
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
@@ -55,8 +62,6 @@ if TYPE_CHECKING:
 
 
 ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
-Labelled = TypeVar("Labelled", bound=Any)
-"""Row with an `id` and, as `label`, all its labels."""
 Probabilities = NDArray[np.float32]
 """[N, labels]."""
 THRESHOLD = "threshold"
@@ -164,17 +169,11 @@ class LabelsPrediction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedTexts:
+class EncodedTexts(Windows):
     """Encoded rows with their labels."""
 
-    windows: Windows
     labels: NDArray[np.int64]
     """Label ids [N], or 0 and 1 for each label [N, L]."""
-
-    @property
-    def sequences(self) -> Sequences:
-        """All sequences, one or more per row."""
-        return self.windows.sequences
 
 
 class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
@@ -239,18 +238,16 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         if config.long_texts == "windows":
             windows = encode_windows(*texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap)
         else:
-            sequences = encode_texts(*texts, tokenizer, max_length=config.max_length)
-            windows = Windows(sequences, np.arange(len(rows), dtype=np.int64))
+            whole = encode_texts(*texts, tokenizer, max_length=config.max_length)
+            windows = Windows(whole, np.arange(len(rows), dtype=np.int64))
+        sequences = windows.sequences
         if config.shared_tokens == "marked":
-            windows = Windows(with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
-        return EncodedTexts(windows, rows.labels)
+            sequences = with_shared_marked(sequences, tokenizer)
+        return EncodedTexts(sequences, windows.row_starts, rows.labels)
 
-    def num_cut(self, encoded: EncodedTexts) -> int:
-        return int(encoded.windows.cut.sum())
-
-    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Epochs:
         """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
-        row_of, num_windows = encoded.windows.row_of, encoded.windows.num_windows
+        row_of, num_windows = encoded.row_of, encoded.num_windows
         # Not normalized per batch: windows of long texts all have the same length and share batches.
         weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
 
@@ -258,7 +255,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             of_rows = tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
             return {**encoded.sequences.batch(indices), **of_rows}
 
-        return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
+        return length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         return self.loss_of_logits(outputs.float(), batch, options)
@@ -267,25 +264,12 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean loss from logits [B, labels]."""
 
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the divergence from the teacher's distribution, or from those of several independent labels."""
-        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
-
-        divergence = sigmoid_divergence if self.config.multi_label else softmax_divergence
-        losses = divergence(outputs.float(), teacher, temperature)
-        return (losses.reshape(len(outputs), -1).mean(1) * batch["weights"]).mean()
-
-    @abstractmethod
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """Compute the probability of each label from logits [B, labels]."""
-
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
-        windows = encoded.windows
-        of_windows = outputs_of(model, windows.sequences, machine, len(self.labels), read=self.probabilities)
-        if len(windows.row_starts) == len(of_windows):
+        of_windows = outputs_of(model, encoded.sequences, machine, len(self.labels), read=self.probabilities)
+        if len(encoded.row_starts) == len(of_windows):
             return of_windows
-        sums = np.add.reduceat(of_windows, windows.row_starts, axis=0)
-        return (sums / windows.num_windows[:, None]).astype(np.float32)
+        sums = np.add.reduceat(of_windows, encoded.row_starts, axis=0)
+        return (sums / encoded.num_windows[:, None]).astype(np.float32)
 
     @abstractmethod
     def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
@@ -296,10 +280,29 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         given = self.given(predictions, calibration)
         return bool((given == given[0]).all())
 
-    def table_of(self, rows: ClassifiedRows, probabilities: Probabilities, **columns: Any) -> pa.Table:
-        """See `TaskKind.table`; adds the inputs and the probability of each label to the other columns."""
-        of_labels = {f"probability_{label}": probabilities[:, i] for i, label in enumerate(self.labels)}
-        return pa.table({**paired_columns(rows), **columns, **of_labels})
+    def table(self, rows: ClassifiedRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
+        """See `TaskKind.table`; `score` is the probability of the predicted label or, of several, the lowest confidence
+        among the row's label decisions. Adds the probability of each label."""
+        given = self.given(predictions, calibration)
+        of_labels = {f"probability_{label}": predictions[:, i] for i, label in enumerate(self.labels)}
+        return pa.table(
+            {
+                **paired_columns(rows),
+                "gold": [", ".join(self.names(labels)) for labels in rows.labels],
+                "predicted": [", ".join(self.names(labels)) for labels in given],
+                "score": self.confidences(predictions, given).astype(np.float64),
+                "correct": (given == rows.labels).reshape(len(rows), -1).all(axis=1),
+                **of_labels,
+            }
+        )
+
+    @abstractmethod
+    def names(self, given: Any) -> tuple[str, ...]:
+        """Return the labels of an entry of `given`."""
+
+    @abstractmethod
+    def confidences(self, predictions: Probabilities, given: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return how sure each row's predicted labels are, [N]."""
 
     # ---- baselines, answers to users, report
 
@@ -408,9 +411,6 @@ class Classification(TextClassifier[TextRows]):
         several = file.exists() and pa.types.is_list(pq.read_schema(file).field("labels").type)
         return read_rows(task_folder, split, MultiLabelRows if several else TextRows)
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(-1)
-
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
         import torch.nn.functional as F
@@ -473,29 +473,23 @@ class Classification(TextClassifier[TextRows]):
         """Compute the scores of labels from the number of rows [gold labels, predicted labels]."""
         return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
 
-    def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
-        """See `TaskKind.table`; `score` is the probability of the predicted label."""
-        given = self.given(predictions, calibration)
-        return self.table_of(
-            rows,
-            predictions,
-            gold=[self.labels[label] for label in rows.labels],
-            predicted=[self.labels[label] for label in given],
-            score=predictions[np.arange(len(rows)), given].astype(np.float64),
-            correct=given == rows.labels,
-        )
+    def names(self, given: Any) -> tuple[str, ...]:
+        return (self.labels[given],)
+
+    def confidences(self, predictions: Probabilities, given: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.take_along_axis(predictions, given[:, None], axis=1)[:, 0]
 
     def details(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
         given = self.given(predictions, calibration)
-        of_given = predictions[np.arange(len(given)), given]
+        sure = self.confidences(predictions, given)
         return {
             "confusion_matrix": metrics.confusion_matrix(rows.labels, given, len(self.labels)).tolist(),
-            "calibration_error": metrics.expected_calibration_error(of_given, given == rows.labels),
+            "calibration_error": metrics.expected_calibration_error(sure, given == rows.labels),
         }
 
     def served(self, given: Any, probabilities: dict[str, float]) -> Prediction:
-        label = self.labels[given]
+        (label,) = self.names(given)
         return Prediction(label, probabilities[label], probabilities)
 
     def file_output(self, predicted: Prediction) -> dict[str, Any]:
@@ -510,12 +504,10 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
 
     rows_class = MultiLabelRows
     problem_type = "multi_label_classification"
+    independent = True
     output_schema = pa.schema(
         {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "probabilities": _PROBABILITIES}
     )
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.sigmoid()
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute binary cross-entropy or focal loss, averaged over labels (by class weights, if any) and rows.
@@ -565,37 +557,30 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         macro_f1 = metrics.multi_label_scores(gold[:, has_rows], given[:, has_rows])["macro_f1"]
         return {**metrics.multi_label_scores(gold, given), "macro_f1": macro_f1}
 
-    def table(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
-        """See `TaskKind.table`; `score` is the lowest confidence among the row's label decisions."""
-        given = self.given(predictions, calibration)
-        return self.table_of(
-            rows,
-            predictions,
-            gold=[", ".join(self._names(row)) for row in rows.labels],
-            predicted=[", ".join(self._names(row)) for row in given],
-            score=np.where(given == 1, predictions, 1 - predictions).min(axis=1).astype(np.float64),
-            correct=(given == rows.labels).all(axis=1),
-        )
+    def names(self, given: Any) -> tuple[str, ...]:
+        return tuple(label for label, has in zip(self.labels, given, strict=True) if has)
+
+    def confidences(self, predictions: Probabilities, given: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.where(given == 1, predictions, 1 - predictions).min(axis=1)
 
     def details(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
+        given = self.given(predictions, calibration)
+        counts = np.stack([(rows.labels & given).sum(axis=0), given.sum(axis=0), rows.labels.sum(axis=0)], axis=1)
         return {
-            "by_label": metrics.scores_by_label(rows.labels, self.given(predictions, calibration), self.labels),
+            "by_label": metrics.scores_by_label(counts, self.labels, support="rows"),
             "calibration_error": metrics.expected_calibration_error(predictions.ravel(), rows.labels.ravel() == 1),
         }
 
-    def _names(self, given: NDArray[np.int64]) -> tuple[str, ...]:
-        return tuple(label for label, has in zip(self.labels, given, strict=True) if has)
-
     def served(self, given: Any, probabilities: dict[str, float]) -> LabelsPrediction:
-        return LabelsPrediction(self._names(given), probabilities)
+        return LabelsPrediction(self.names(given), probabilities)
 
     def file_output(self, predicted: LabelsPrediction) -> dict[str, Any]:
         probabilities = [predicted.probabilities[label] for label in predicted.labels]
         return {"predicted": list(predicted.labels), "probability": probabilities}
 
 
-_Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
+_Splits = LabelledSplits[tuple[str, ...]]
 
 
 def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]) -> tuple[_Splits, Counter[str]]:
@@ -603,23 +588,21 @@ def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleD
     if config.multi_label:
         if not isinstance(config.source, TableSourceConfig | HubSourceConfig):
             raise ConfigError(f"multi_label: a source of kind {config.source.kind} has one label a row. Set it false.")
-        several = read_table(config.source, config, SeveralLabels)
-        return several.by_split(), several.dropped
+        return read_table(config.source, config, SeveralLabels)
     num_rows, seed = num_rows_made(config), config.split_seed
     match config.source:
         case DocsLibrarySourceConfig():
-            source = docs_library_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
+            splits, dropped = docs_library_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
         case DocsMatchSourceConfig():
-            source = docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
+            splits, dropped = docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
         case TableSourceConfig() | HubSourceConfig():
-            source = read_table(config.source, config, OneLabel)
+            splits, dropped = read_table(config.source, config, OneLabel)
         case _:
             assert_never(config.source)
-    splits: _Splits = {
+    return {
         split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,), row.cluster) for row in rows]
-        for split, rows in source.by_split().items()
-    }
-    return splits, source.dropped
+        for split, rows in splits.items()
+    }, dropped
 
 
 def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -> list[str]:
@@ -637,8 +620,8 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -
     return labels
 
 
-def with_known_labels(where: str, rows: Sequence[Labelled], labels: Sequence[str], bad_rows: BadRows) -> list[Labelled]:
-    """Return the rows whose labels are all among these, and report the others; `where` names task and split."""
+def with_known_labels(where: str, rows: Sequence[Row], labels: Sequence[str], bad_rows: BadRows) -> list[Row]:
+    """Return the rows whose labels (`label`) are all among these, and report the others; `where` is task and split."""
     usable, known = [], set(labels)
     for row in rows:
         if not (unknown := [label for label in row.label if label not in known]):
@@ -657,9 +640,8 @@ def _stored(
     rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], multi_label: bool
 ) -> TextRows | MultiLabelRows:
     numbers = {label: number for number, label in enumerate(labels)}
-    if not multi_label:
-        return stored(TextRows, rows, np.array([numbers[row.label[0]] for row in rows], dtype=np.int64))
     matrix = np.zeros((len(rows), len(labels)), dtype=np.int64)
     for place, row in enumerate(rows):
         matrix[place, [numbers[label] for label in row.label]] = 1
-    return stored(MultiLabelRows, rows, matrix)
+    of_one = matrix @ np.arange(len(labels))
+    return stored(MultiLabelRows, rows, matrix) if multi_label else stored(TextRows, rows, of_one)

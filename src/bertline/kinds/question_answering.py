@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import INPUT_NAMES, Part, Sequences, assembled, scoring_batches, tensors
+from bertline.finetuning.encoding import Part, Sequences, assembled, outputs_of, tensors, window_starts
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
-from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
@@ -60,9 +60,7 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        for name, least in (("window_overlap", 0), ("max_question_length", 1), ("max_answer_length", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}")
+        require_at_least(self, window_overlap=0, max_question_length=1, max_answer_length=1)
         # [CLS] and two [SEP]; `Layout.room` is exact, with the special tokens of a tokenizer.
         room = self.max_length - self.max_question_length - 3
         if self.window_overlap >= room:
@@ -164,11 +162,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     output_schema = pa.schema([("answer", pa.string()), ("answer_start", pa.int64()), ("score", pa.float64())])
     asks = "Question answering: which span of a passage answers a question, or does none?"
     measures = "F1"
-    unused_options: ClassVar[dict[str, str]] = {
-        "class_weights": "it has no classes to weigh",
-        "label_smoothing": "its targets are positions",
-        "focal_gamma": "the focal loss is for classification",
-    }
+    unsmoothed = "its targets are positions"
 
     @staticmethod
     def build(name: str, config: QuestionAnsweringTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -191,39 +185,55 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     # ---- the model
 
     def encode(self, rows: QuestionRows, tokenizer: Tokenizer) -> EncodedQuestions:
-        return encode_questions(rows, tokenizer, self.config)
+        """See `TaskKind.encode`; splits contexts into windows that share `window_overlap` tokens (`run_squad.py`)."""
+        config, texts = self.config, list(dict.fromkeys(rows.contexts))
+        contexts = {
+            text: (ids, np.array(places, dtype=np.int32).reshape(-1, 2))
+            for text, (ids, places) in zip(texts, tokenizer.encode_with_places(texts), strict=True)
+        }
+        whole, most = tokenizer.encode_literally(rows.questions), config.max_question_length
+        layout = tokenizer.pair
+        room = layout.room(config.max_length, question=most, overlap=config.window_overlap) + most
 
-    def num_cut(self, encoded: EncodedQuestions) -> int:
-        """Return the number of truncated questions; contexts are split into windows."""
-        return int(encoded.cut.sum())
+        def first_in_window(question: list[int]) -> int:
+            return len(layout.before) + len(question) + len(layout.between)
+
+        parts: list[Part] = []
+        windows, labels = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
+        for row, (text, all_ids) in enumerate(zip(rows.contexts, whole, strict=True)):
+            (ids, places), question = contexts[text], all_ids[:most]
+            of_row = windows_of(len(ids), room - len(question), config.window_overlap)
+            windows.append(of_row)
+            labels.append(_labels(of_row, places, rows, row, first_in_window(question)))
+            parts += [(question, ids[first:stop], False) for first, stop in of_row[:, :2].tolist()]
+        return EncodedQuestions(
+            sequences=assembled(parts, tokenizer),
+            rows=np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows[1:]]),
+            windows=np.concatenate(windows),
+            firsts=len(layout.before)
+            + len(layout.between)
+            + np.array([len(part[0]) for part in parts], dtype=np.int64),
+            labels=np.concatenate(labels),
+            contexts=rows.contexts,
+            places=[contexts[text][1] for text in rows.contexts],
+            cut=np.array([len(ids) > most for ids in whole], dtype=np.bool_),
+        )
 
     def trained_on(self, encoded: EncodedQuestions) -> NDArray[np.int64]:
         return np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
 
     def soft_targets(self, model: nn.Module, encoded: EncodedQuestions, machine: Machine) -> NDArray[np.float32]:
         """Return the logits of start and end at each token, [W, S, 2]."""
+        return outputs_of(model, encoded.sequences, machine, encoded.sequences.input_ids.shape[1], 2)
+
+    def compared(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits of start and of end over [CLS] and the context, [B, 2, S]."""
         import torch
-
-        from bertline.training.devices import evaluating
-
-        sequences = encoded.sequences
-        soft = np.zeros((*sequences.input_ids.shape, 2), dtype=np.float32)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
-                logits = torch.stack(forward(*(batch[name].to(machine.device) for name in INPUT_NAMES)), dim=-1)
-                soft[indices, : logits.shape[1]] = logits.float().cpu().numpy()
-        return soft
-
-    def soft_loss(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distributions of start and end."""
-        import torch
-
-        from bertline.modeling.losses import softmax_divergence
 
         forbidden = ~_with_cls(batch["in_context"])[..., None]
         logits = torch.stack(outputs, dim=-1).float().masked_fill(forbidden, NO_SPAN)
         theirs = teacher[:, : logits.shape[1]].masked_fill(forbidden, NO_SPAN)
-        return softmax_divergence(logits.transpose(1, 2), theirs.transpose(1, 2), temperature).mean()
+        return logits.transpose(1, 2), theirs.transpose(1, 2)
 
     def hard_loss(self, model: nn.Module, outputs: AnswerLogits, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean of the cross-entropies of start and end."""
@@ -254,27 +264,25 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         return _best_of_windows(encoded, values.double().numpy(), positions.numpy() - starts)
 
     def calibrate(self, rows: QuestionRows, predictions: AnswerPredictions) -> Calibration:
-        has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_)
+        scores, has_answer = _scored(rows, predictions.texts)
         if has_answer.all():
             return {}
-        column = ("f1", "exact_match").index(self.config.metric)
-        scores = np.array(_pairs_of_scores(predictions.texts, rows.answers))[:, column]
+        of_metric = scores[:, ("f1", "exact_match").index(self.config.metric)]
         margins = predictions.null_scores - predictions.scores
-        return {NO_ANSWER_THRESHOLD: best_no_answer_threshold(scores, has_answer, margins)}
+        return {NO_ANSWER_THRESHOLD: best_no_answer_threshold(of_metric, has_answer, margins)}
 
     def statistics(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration) -> Statistics:
         """Return F1, exact match, and whether the question has an answer, [N, 3]."""
-        scores = np.array(_pairs_of_scores(predictions.texts, rows.answers)).reshape(-1, 2)
-        has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_).reshape(-1, 1)
+        scores, has_answer = _scored(rows, predictions.texts)
         # As in the official script: withheld answers are correct exactly for questions without an answer.
-        scores = np.where(_withheld(predictions, calibration)[:, None], ~has_answer, scores)
-        return np.concatenate([scores, has_answer], axis=1)
+        scores = np.where(_withheld(predictions, calibration)[:, None], ~has_answer[:, None], scores)
+        return np.column_stack((scores, has_answer))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
         has_answer = statistics[:, 2] == 1
-        groups = {"": np.ones(len(statistics), dtype=np.bool_)}
+        groups = {"": has_answer | True}
         if not has_answer.all():
-            groups.update({"has_answer_": has_answer, "no_answer_": ~has_answer})
+            groups |= {"has_answer_": has_answer, "no_answer_": ~has_answer}
         return {
             f"{group}{name}": float(statistics[members, column].mean())
             for group, members in groups.items()
@@ -318,12 +326,12 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             texts = [first[context] for context in rows.contexts]
             return answers(texts, [context.find(text) for context, text in zip(rows.contexts, texts, strict=True)])
 
+        def nothing(rows: QuestionRows) -> AnswerPredictions:
+            return answers([""] * len(rows), [0] * len(rows))
+
         made = [inputs.baseline("first_sentence", "first sentence of the context", first_sentences)]
         if not all(inputs.train.answers):
-            nothing = inputs.baseline(
-                "no_answer", "always no answer", lambda rows: answers([""] * len(rows), [0] * len(rows))
-            )
-            made.append(nothing)
+            made.append(inputs.baseline("no_answer", "always no answer", nothing))
         return made
 
     def serve(self, predictor: TaskPredictor, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
@@ -359,13 +367,12 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         from bertline.export.usage import Usage
 
-        if calibration:
-            unanswered = (
-                "It gives no answer where the best one falls behind by more than a threshold that was chosen on dev "
-                "(`task.json`)."
-            )
-        else:
-            unanswered = "It gives an answer to every question, also where the context has none."
+        unanswered = (
+            "It gives no answer where the best one falls behind by more than a threshold that was chosen on dev "
+            "(`task.json`)."
+            if calibration
+            else "It gives an answer to every question, also where the context has none."
+        )
         return Usage(
             what="Finds the answer to a question in a context.",
             tag="question-answering",
@@ -376,37 +383,6 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             ),
             limits=("The answer is always words of the context.", unanswered),
         )
-
-
-def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionAnsweringTaskConfig) -> EncodedQuestions:
-    """Encode questions with their contexts, split into windows that share `window_overlap` tokens (`run_squad.py`)."""
-    texts = list(dict.fromkeys(rows.contexts))
-    contexts = {
-        text: (ids, np.array(places, dtype=np.int32).reshape(-1, 2))
-        for text, (ids, places) in zip(texts, tokenizer.encode_with_places(texts), strict=True)
-    }
-    whole, most = tokenizer.encode_literally(rows.questions), config.max_question_length
-    layout = tokenizer.pair
-    room = layout.room(config.max_length, question=most, overlap=config.window_overlap) + most
-    parts: list[Part] = []
-    windows, labels = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
-    for row, (text, all_ids) in enumerate(zip(rows.contexts, whole, strict=True)):
-        (ids, places), question = contexts[text], all_ids[:most]
-        of_row = windows_of(len(ids), room - len(question), config.window_overlap)
-        first_position = len(layout.before) + len(question) + len(layout.between)
-        windows.append(of_row)
-        labels.append(_labels(of_row, _answer_tokens(places, rows, row), first_position))
-        parts += [(question, ids[first:stop], False) for first, stop in of_row[:, :2].tolist()]
-    return EncodedQuestions(
-        sequences=assembled(parts, tokenizer),
-        rows=np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows[1:]]),
-        windows=np.concatenate(windows),
-        firsts=len(layout.before) + len(layout.between) + np.array([len(part[0]) for part in parts], dtype=np.int64),
-        labels=np.concatenate(labels),
-        contexts=rows.contexts,
-        places=[contexts[text][1] for text in rows.contexts],
-        cut=np.array([len(ids) > most for ids in whole], dtype=np.bool_),
-    )
 
 
 @lru_cache(maxsize=4096)
@@ -427,8 +403,7 @@ def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
         >>> windows_of(10, room=6, overlap=2).tolist()
         [[0, 6, 0, 5], [4, 10, 5, 10]]
     """
-    step = room - overlap
-    firsts = np.arange(0, max(num_tokens - overlap, 1), step)
+    firsts = np.array(window_starts(num_tokens, room, overlap))
     stops = np.minimum(firsts + room, num_tokens)
     tokens = np.arange(num_tokens)
     left, right = tokens - firsts[:, None], stops[:, None] - 1 - tokens
@@ -441,26 +416,21 @@ def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
     return np.stack([firsts, stops, best_firsts, best_stops], axis=1)
 
 
-def _answer_tokens(places: NDArray[np.int32], rows: QuestionRows, row: int) -> tuple[int, int] | None:
-    """Return the first and last token that overlap the first gold answer; None if the question has no answer."""
-    if not rows.answers[row]:
-        return None
-    start = rows.starts[row][0]
-    stop = start + len(rows.answers[row][0])
-    first = int(np.searchsorted(places[:, 1], start, side="right"))
-    last = int(np.searchsorted(places[:, 0], stop, side="left")) - 1
-    return (first, last) if first <= last else (NOT_TRAINED, NOT_TRAINED)
-
-
-def _labels(windows: NDArray[np.int64], answer: tuple[int, int] | None, first_position: int) -> NDArray[np.int64]:
-    """Return the labels of one question's windows [windows, 2]; see `EncodedQuestions.labels`."""
+def _labels(
+    windows: NDArray[np.int64], places: NDArray[np.int32], rows: QuestionRows, row: int, first_position: int
+) -> NDArray[np.int64]:
+    """Return the labels of one question's windows [windows, 2] (see `EncodedQuestions.labels`): the tokens that overlap
+    its first gold answer."""
     labels = np.zeros((len(windows), 2), dtype=np.int64)
-    if answer is None:
+    if not rows.answers[row]:
         return labels
-    if answer[0] == NOT_TRAINED:
+    start = rows.starts[row][0]
+    first = int(np.searchsorted(places[:, 1], start, side="right"))
+    last = int(np.searchsorted(places[:, 0], start + len(rows.answers[row][0]), side="left")) - 1
+    if first > last:
         return labels + NOT_TRAINED
-    whole = (windows[:, 0] <= answer[0]) & (answer[1] < windows[:, 1])
-    labels[whole] = np.array(answer) - windows[whole, :1] + first_position
+    whole = (windows[:, 0] <= first) & (last < windows[:, 1])
+    labels[whole] = np.array([first, last]) - windows[whole, :1] + first_position
     return labels
 
 
@@ -537,8 +507,10 @@ def _best_of_windows(
     return AnswerPredictions(texts, starts, values[best, 0], null_scores, values[best, 2])
 
 
-def _pairs_of_scores(given: list[str], answers: list[list[str]]) -> list[tuple[float, float]]:
-    return [answer_scores(text, right) for text, right in zip(given, answers, strict=True)]
+def _scored(rows: QuestionRows, given: list[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return F1 and exact match of answers [N, 2], and whether the questions have one [N]."""
+    scores = [answer_scores(text, right) for text, right in zip(given, rows.answers, strict=True)]
+    return np.array(scores).reshape(-1, 2), np.array([bool(answers) for answers in rows.answers], dtype=np.bool_)
 
 
 def _marked(context: str, gold: str, predicted: str) -> str:
@@ -573,9 +545,8 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
             file, article and question.
     """
     questions: dict[str, Question] = {}
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    flat = ending if ending in (".jsonl", ".parquet") else None
-    for where, title, context, qa in _articles(path) if flat is None else _flat_questions(path, bad_rows):
+    is_flat = Path(path.name.removesuffix(".gz")).suffix.lower() in (".jsonl", ".parquet")
+    for where, title, context, qa in _flat_questions(path, bad_rows) if is_flat else _articles(path):
         try:
             question = _question(title, context, qa)
             if question.id in questions:
@@ -651,18 +622,14 @@ def _question(title: str, context: Any, qa: Any) -> Question:
         raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
     texts, starts = ([_member(answer, key) for answer in answers] for key in ("text", "answer_start"))
     for text, start in zip(texts, starts, strict=True):
-        _check_answer(context, text, start)
+        if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
+            raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')
+        if not text.strip():
+            raise BadRow("empty_answer", "an answer is empty")
+        if start < 0 or not context.startswith(text, start):
+            raise BadRow(
+                "answer_not_in_context",
+                f"the answer {text!r} should stand at answer_start {start}, where the context has "
+                f"{context[max(start, 0) :][: len(text)]!r}; starts count characters from 0, not bytes",
+            )
     return Question(str(qa["id"]), title, qa["question"], context, texts, starts)
-
-
-def _check_answer(context: str, text: Any, start: Any) -> None:
-    if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
-        raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')
-    if not text.strip():
-        raise BadRow("empty_answer", "an answer is empty")
-    if start < 0 or not context.startswith(text, start):
-        raise BadRow(
-            "answer_not_in_context",
-            f"the answer {text!r} should stand at answer_start {start}, where the context has "
-            f"{context[max(start, 0) :][: len(text)]!r}; starts count characters from 0, not bytes",
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,11 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of, tensors
+from bertline.finetuning.encoding import Epochs, Sequences, encode_texts, length_sorted_batches, outputs_of, tensors
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
@@ -95,6 +93,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     config: RegressionTaskConfig
     outputs = ("number",)
     problem_type = "regression"
+    unsmoothed = "it has numbers, and no labels to smooth"
     file_columns = (("text", "text"), ("text_pair", "text"))
     output_schema = pa.schema([("predicted", pa.float64())])
     asks = "Regression: which number does a text, or a pair of texts, have?"
@@ -102,11 +101,10 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     @staticmethod
     def build(name: str, config: RegressionTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        def read_numbers(pattern: re.Pattern[str] | None, separator: str | None, names: list[str] | None) -> ANumber:
-            return ANumber(config.low, config.high, pattern)
-
-        source = read_table(config.source, config, read_numbers)
-        shorter = shortened(source.by_split(), config, source.dropped)
+        rows_of_splits, dropped = read_table(
+            config.source, config, lambda pattern, separator, names: ANumber(config.low, config.high, pattern)
+        )
+        shorter = shortened(rows_of_splits, config, dropped)
         splits = {
             split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
             for split, rows in shorter.items()
@@ -115,16 +113,14 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         require_different(name, smallest, "train rows have the number", "Check source.label_column.")
         return BuiltTask(
             splits={**splits},
-            dropped=source.dropped,
+            dropped=dropped,
             versions=table_versions(config.source),
             targets={
                 split: {(f"{number:g}",) for number in rows.numbers.tolist()}
                 for split, rows in splits.items()
                 if split != "train"  # the numbers of train need not occur in the others
             },
-            more={
-                "pair": splits["train"].text_pairs is not None,
-            },
+            more={"pair": splits["train"].text_pairs is not None},
         )
 
     # ---- the model
@@ -138,10 +134,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         """Number for which the model's output is 0, and how much more it is where the output is 1."""
         return (0.0, 1.0) if math.isinf(self.config.high) else (self.config.low, self.config.high - self.config.low)
 
-    @property
-    def unused_options(self) -> dict[str, str]:
-        return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
-
     def encode(self, rows: NumberRows, tokenizer: Tokenizer) -> EncodedNumbers:
         """See `TaskKind.encode`.
 
@@ -152,8 +144,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         if self.config.head == "cosine":
             if rows.text_pairs is None:
                 raise DataError(
-                    "head: cosine compares two texts, and these rows have one. Name source.text_pair_column and run "
-                    "the stage task_data again, or take head: linear."
+                    "this model compares two texts (head: cosine); give text_pairs (in a file: text_pair_column; in a "
+                    "task: source.text_pair_column, and run the stage task_data again) too."
                 )
             sequences = encode_texts([*rows.texts, *rows.text_pairs], None, tokenizer, max_length=max_length)
         else:
@@ -165,7 +157,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         texts_of_a_row = np.split(encoded.sequences.cut, 2 if self.config.head == "cosine" else 1)
         return int(np.any(texts_of_a_row, axis=0).sum())
 
-    def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Epochs:
         """Return batches of rows; for the cosine head, a batch has all first texts, then all second texts."""
         num_rows = len(encoded.targets)
         lengths = encoded.sequences.lengths.reshape(-1, num_rows).max(axis=0)
@@ -174,7 +166,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             indices = rows if len(encoded.sequences) == num_rows else np.concatenate([rows, rows + num_rows])
             return {**encoded.sequences.batch(indices), **tensors(targets=encoded.targets[rows])}
 
-        return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
+        return length_sorted_batches(lengths, make, batch_size=batch_size, seed=seed)
 
     def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the scaled number of each row, [B]."""
@@ -272,14 +264,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def serve(
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[float]:
-        """Return the number of each text or text pair, on the task's scale.
-
-        Raises:
-            DataError: The head is `cosine`, and there are no `text_pairs`.
-        """
+        """Return the number of each text or text pair, on the task's scale."""
         firsts, seconds = texts_and_pairs(texts, text_pairs)
-        if self.config.head == "cosine" and seconds is None:
-            raise DataError("this model compares two texts; give text_pairs (in a file: text_pair_column) too.")
         if not firsts:
             return []
         unknown = np.zeros(len(firsts), dtype=np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +16,10 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import (
     INDICES,
     Epochs,
-    LengthSortedBatches,
     Sequences,
     any_of,
     encode_texts,
+    length_sorted_batches,
     outputs_of,
     tensors,
 )
@@ -28,13 +27,11 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
     TaskKind,
     require_different,
-    require_lists,
     require_texts,
     row_ids,
 )
@@ -43,7 +40,7 @@ from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import one_line, relevance_of, search_splits
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
-from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
+from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
 from bertline.tasks.table_source import Record, TableLayout, parsed_records, value_in
 
@@ -119,6 +116,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     config: RerankingTaskConfig
     head = "pair"
     outputs = ("relevance",)
+    independent = True
     score_names = ("map", "mrr", "ndcg@10")
     file_columns = (("query", "text"), ("candidates", "texts"))
     answers = (Ranked,)
@@ -147,26 +145,43 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- the model
 
     def encode(self, rows: CandidateRows, tokenizer: Tokenizer) -> EncodedCandidates:
-        sizes = [len(candidates) for candidates in rows.candidates]
-        queries = [query for query, size in zip(rows.queries, sizes, strict=True) for _ in range(size)]
-        texts = [text for candidates in rows.candidates for text in candidates]
-        sequences = encode_texts(queries, texts, tokenizer, max_length=self.config.max_length)
+        sequences = encode_texts(*_pairs(rows), tokenizer, max_length=self.config.max_length)
         relevant = np.array([value > 0 for values in rows.relevances for value in values], dtype=np.bool_)
-        return EncodedCandidates(sequences, relevant, np.cumsum([0, *sizes]))
+        return EncodedCandidates(sequences, relevant, np.cumsum([0, *map(len, rows.candidates)]))
 
     def num_cut(self, encoded: EncodedCandidates) -> int:
         """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
         return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
 
-    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Batches:
-        """See `TaskKind.training_batches`: a batch consists of query-candidate pairs."""
-        return _sampled_batches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
+    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Epochs:
+        """Return batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query,
+        which are redrawn each epoch; 0 takes all of them."""
+        most = self.config.num_negatives
+        groups: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
+        for places in np.split(np.arange(len(encoded.relevant)), encoded.offsets[1:-1]):
+            right, wrong = places[encoded.relevant[places]], places[~encoded.relevant[places]]
+            num_drawn = len(wrong) if most == 0 else min(len(wrong), most * len(right))
+            groups.append((right, wrong, num_drawn))
 
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's probability of relevance."""
-        from bertline.modeling.losses import sigmoid_divergence
+        def batches(epoch: int) -> Iterator[Batch]:
+            random = generator(seed, "negatives", epoch)
+            chosen = np.concatenate(
+                [
+                    part
+                    for right, wrong, num_drawn in groups
+                    for part in (right, random.choice(wrong, num_drawn, replace=False) if len(wrong) else wrong)
+                ]
+            )
 
-        return sigmoid_divergence(outputs.float(), teacher, temperature).mean()
+            def make(indices: NDArray[np.integer]) -> Batch:
+                pairs = chosen[indices]
+                of_pairs = tensors(**{INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)})
+                return {**encoded.sequences.batch(pairs), **of_pairs}
+
+            lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
+            yield from length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
+
+        return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
@@ -245,7 +260,8 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         Raises:
             DataError: The number of candidate lists differs from the number of queries.
         """
-        asked, offered = require_texts(queries, "queries"), require_lists(candidates, "candidates")
+        asked = require_texts(queries, "queries")
+        offered = [require_texts(texts, f"candidates[{index}]") for index, texts in enumerate(candidates)]
         if len(asked) != len(offered):
             raise DataError(f"{len(asked)} queries and {len(offered)} candidates; expected a list for each query.")
         if not any(offered):
@@ -262,12 +278,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def file_output(self, predicted: list[Ranked]) -> dict[str, Any]:
         return {"order": [each.number for each in predicted], "scores": [each.score for each in predicted]}
 
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import ranking_block
-
-        return ranking_block(error)
-
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         from bertline.export.usage import Usage
 
@@ -282,38 +292,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             ),
             limits=("Scores order the candidates of one query; between queries they mean nothing.",),
         )
-
-
-def _sampled_batches(encoded: EncodedCandidates, *, num_negatives: int, batch_size: int, seed: int) -> Epochs:
-    """Return batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query.
-
-    The irrelevant candidates are redrawn each epoch; `num_negatives` 0 takes all of them.
-    """
-    groups: list[tuple[NDArray[np.int64], NDArray[np.int64], int]] = []
-    for places in np.split(np.arange(len(encoded.relevant)), encoded.offsets[1:-1]):
-        right, wrong = places[encoded.relevant[places]], places[~encoded.relevant[places]]
-        num_drawn = len(wrong) if num_negatives == 0 else min(len(wrong), num_negatives * len(right))
-        groups.append((right, wrong, num_drawn))
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        random = generator(seed, "negatives", epoch)
-        chosen = np.concatenate(
-            [
-                part
-                for right, wrong, num_drawn in groups
-                for part in (right, random.choice(wrong, num_drawn, replace=False) if len(wrong) else wrong)
-            ]
-        )
-
-        def make(indices: NDArray[np.integer]) -> Batch:
-            pairs = chosen[indices]
-            of_pairs = tensors(**{INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)})
-            return {**encoded.sequences.batch(pairs), **of_pairs}
-
-        lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
-        yield from LengthSortedBatches(lengths, make, batch_size=batch_size, seed=epoch_seed)
-
-    return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
 
 def _candidates_of(
@@ -343,21 +321,21 @@ def _candidates_of(
 def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceConfig) -> BuiltTask:
     from bertline.tasks.bm25 import Bm25
 
-    bad_rows = BadRows(source.on_bad_row)
-    read = {split: read_answers(file, source, bad_rows) for split, file in split_files(source).items()}
-    # Where no candidate is right, no order is better than another; trec_eval skips those questions, too.
-    splits = {
-        split: [each for each in of_split if ranking.num_relevant(each.relevances)] for split, of_split in read.items()
-    }
-    num_dropped = sum(len(read[split]) - len(splits[split]) for split in read)
-    dropped = bad_rows.dropped + Counter(question_without_right_answer=num_dropped)
-    dropped += complete_splits(splits, config, same=lambda row: same_text([row.text]), name="question")
-    splits = shortened(splits, config, dropped)
+    texts: set[str] = set()
+
+    def read(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
+        questions = read_answers(path, source, bad_rows)
+        texts.update(text for each in questions for text in each.answers)
+        # Where no candidate is right, no order is better than another; trec_eval skips those questions, too.
+        right = [each for each in questions if ranking.num_relevant(each.relevances)]
+        bad_rows.dropped["question_without_right_answer"] += len(questions) - len(right)
+        return right
+
+    splits, dropped = read_splits(config, read, same=lambda row: same_text([row.text]), name="question")
     if not any(splits.values()):
         raise DataError(f"tasks.{name}: no question has a right answer (a label above 0 in {source.label_column!r}).")
     # Document frequencies come from the candidates of all splits; labels are not used.
-    texts = sorted({text for questions in read.values() for each in questions for text in each.answers})
-    bm25, numbers = Bm25(texts), {text: number for number, text in enumerate(texts)}
+    bm25, numbers = Bm25(sorted(texts)), {text: number for number, text in enumerate(sorted(texts))}
 
     def stored(each: Question) -> list[Any]:
         scores = bm25.scores(each.text)[np.array([numbers[text] for text in each.answers])].tolist()
@@ -407,7 +385,7 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
     parsed_records(path, layout, bad_rows, parse)
     if not questions:
         raise DataError(f"{path} has no rows that can be used.")
-    return list(questions.values())
+    return [*questions.values()]
 
 
 def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.seeds import generator
-from bertline.kinds.base import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import search_splits
@@ -143,11 +143,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     answers = (Hit,)
     output_schema = pa.schema({"document_ids": pa.list_(pa.string()), "scores": pa.list_(pa.float64())})
     asks = "Retrieval: find the documents of a collection that belong to a query."
-    unused_options: ClassVar[dict[str, str]] = {
-        "class_weights": "it has no classes to weigh",
-        "label_smoothing": "its targets are documents of a batch",
-        "focal_gamma": "the focal loss is for classification",
-    }
+    unsmoothed = "its targets are documents of a batch"
 
     def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
         super().__init__(config, labels)
@@ -244,7 +240,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def num_cut_documents(self, encoded: EncodedSearch) -> int:
         return int(encoded.documents.cut.sum())
 
-    def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
+    def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Epochs:
         """See `TaskKind.training_batches`: a batch consists of (query, relevant document) pairs."""
         num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
         return pair_batches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
@@ -275,10 +271,13 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return softmax_divergence(similarities, theirs, temperature).mean()
 
     def hard_loss(self, model: nn.Module, outputs: list[Tensor], batch: Batch, options: LossOptions) -> Tensor:
-        """See `TaskKind.hard_loss`: softmax over the documents of the batch."""
+        """Compute softmax cross-entropy over the documents of the batch but for others that are relevant, too (arXiv
+        2004.04906, section 3.2)."""
+        import torch.nn.functional as F
+
         queries, documents = outputs
         similarities = queries @ documents.T / self.config.temperature
-        return contrastive_loss(similarities, batch["targets"], batch["also_relevant"])
+        return F.cross_entropy(similarities.masked_fill(batch["also_relevant"], float("-inf")), batch["targets"])
 
     def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
         """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
@@ -400,12 +399,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         raise DataError("a retrieval model searches documents: name them with documents=FILE.")
 
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import ranking_block
-
-        return ranking_block(error)
-
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         from bertline.export.usage import Usage, VectorSettings
 
@@ -467,25 +460,6 @@ def pair_batches(encoded: EncodedSearch, *, batch_size: int, num_hard_negatives:
     return Epochs(len(query_of), batch_size, batches)
 
 
-def contrastive_loss(similarities: Tensor, targets: Tensor, also_relevant: Tensor) -> Tensor:
-    """Compute softmax cross-entropy over the documents of the batch (arXiv 2004.04906, section 3.2).
-
-    Args:
-        similarities: Similarities [B, D], already divided by the temperature.
-        targets: Index of each query's target document [B].
-        also_relevant: Bool mask [B, D] of other relevant documents, left out of the softmax; never the target.
-
-    >>> import torch
-    >>> loss = contrastive_loss(torch.zeros(1, 3), torch.tensor([0]), torch.tensor([[False, True, False]]))
-    >>> round(loss.exp().item(), 4)
-    2.0
-    """
-    import torch
-    import torch.nn.functional as F
-
-    return F.cross_entropy(similarities.float().masked_fill(also_relevant, -torch.inf), targets)
-
-
 def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:
     return [list(zip(*each, strict=True)) for each in zip(rows.document_ids, rows.relevances, strict=True)]
 
@@ -496,11 +470,7 @@ def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[st
     At least as many documents are looked up as evaluation ranks, since an index that is asked for fewer may drop any of
     those with equal scores.
 
-    Args:
-        index: Index of the document vectors.
-        queries: Query vectors [Q, H].
-        ids: Ids of the documents; among equal scores, the id that is greater as a string comes first (`trec_order`).
-        top_k: Number of documents to return per query.
+    Among equal scores, the id (of `ids`) that is greater as a string comes first (`trec_order`).
     """
     hits = []
     for numbers, scores in zip(*index.search(queries, max(top_k, DEPTH)), strict=True):

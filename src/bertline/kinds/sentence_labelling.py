@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import Sequences, outputs_of, tensors
+from bertline.finetuning.encoding import Sequences, outputs_of, padded, tensors
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.kinds.base import (
@@ -38,8 +38,8 @@ from bertline.kinds.base import (
 )
 from bertline.kinds.classification import check_labels, with_known_labels
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
-from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
+from bertline.tasks.config import BaseTaskConfig, require_at_least
+from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
@@ -87,8 +87,7 @@ class SentenceLabellingTaskConfig(BaseTaskConfig):
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
         check_labels(self.labels, least=2)
-        if self.max_length < 3:
-            raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")
+        require_at_least(self, max_length=3)  # [CLS], a token and [SEP]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +97,6 @@ class SentenceRows(StoredRows):
     sentences: list[list[str]]
     labels: list[list[int]]
     """Indices into the manifest's `labels`, one for each sentence."""
-
-    schema = pa.schema([("ids", pa.string()), ("sentences", pa.list_(pa.string())), ("labels", pa.list_(pa.int64()))])
 
     def texts_read(self) -> list[str]:
         return [" ".join(sentences) for sentences in self.sentences]
@@ -152,31 +149,16 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
     head = "tokens"
     file_columns = (("text", "text or texts"),)
     may_be_empty = False
-
-    @abstractmethod
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """Compute the probabilities of the labels from logits [..., L]."""
-
-    @abstractmethod
-    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> Rows:
-        """Return documents of a user as rows."""
+    blank: ClassVar[tuple[str, ...]] = ()
+    """Columns of a user's rows between the sentences and their targets."""
 
     @abstractmethod
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> Any:
         """Return the prediction of a document from its sentences' probabilities."""
 
-    def num_cut(self, encoded: EncodedSentences) -> int:
-        """Return the number of documents with a truncated sentence."""
-        return int(encoded.cut.sum())
-
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distribution over sentences."""
-        from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
-
+    def compared(self, outputs: Tensor, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         at_cls = batch["labels"] != IGNORED_LABEL
-        theirs = teacher[:, : at_cls.shape[1]][at_cls]
-        divergence = sigmoid_divergence if self.outputs else softmax_divergence
-        return divergence(outputs[at_cls].float(), theirs, temperature).mean()
+        return outputs[at_cls].float(), teacher[:, : at_cls.shape[1]][at_cls]
 
     def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
         """Return the probabilities at the sentences of each document, [sentences, L]."""
@@ -188,20 +170,14 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
         return np.split(probabilities, np.cumsum(encoded.num_sentences)[:-1]) if len(probabilities) else []
 
     def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
-        """Return the prediction of each document.
-
-        Args:
-            predictor: The model.
-            texts: Documents, which are split into sentences; or lists of sentences, which are used as given.
-
-        Raises:
-            DataError: A document has no sentences.
-        """
+        """Return the prediction of each document: a text, which is split into sentences, or a list of sentences, which
+        are used as given."""
         documents = split_documents(texts)
         if not documents:
             return []
-        unknown = [[0] * len(sentences) for sentences in documents]
-        predictions = predictor.predictions(self.rows_of(row_ids(len(documents)), documents, unknown))
+        numbered = zip(row_ids(len(documents)), documents, strict=True)
+        rows = self.rows_class.of((row, each, *self.blank, [0] * len(each)) for row, each in numbered)
+        predictions = predictor.predictions(rows)
         return [self.served_document(*each) for each in zip(documents, predictions, strict=True)]
 
 
@@ -246,7 +222,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
                 "labels_by_split": {
                     split: {label: of_split[number] for number, label in enumerate(labels)}
                     for split, of_split in counts.items()
-                },
+                }
             },
         )
 
@@ -262,16 +238,10 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         """Compute the mean cross-entropy over the sentences of the batch."""
         return options.cross_entropy(outputs, batch["labels"])
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(-1)
-
     def statistics(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
         """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
-        counts = [
-            row_counts(np.array(gold, dtype=np.int64), probabilities.argmax(1), len(self.labels))
-            for gold, probabilities in zip(rows.labels, predictions, strict=True)
-        ]
-        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
+        gold = (np.array(labels, dtype=np.int64) for labels in rows.labels)
+        return counts_of_rows(gold, (each.argmax(1) for each in predictions), len(self.labels))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
         return scores_of_counts(statistics)
@@ -342,17 +312,11 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             made.append(fitted(name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
         return made
 
-    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> SentenceRows:
-        return SentenceRows(ids, documents, targets)
-
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> list[LabelledSentence]:
         return [
             LabelledSentence(sentence, self.labels[label], float(row[label]))
             for sentence, row, label in zip(sentences, probabilities, probabilities.argmax(1), strict=True)
         ]
-
-    def file_output(self, predicted: list[LabelledSentence]) -> dict[str, Any]:
-        return {"labelled": [each._asdict() for each in predicted]}
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
@@ -399,47 +363,37 @@ def encode_documents(
     """
     longest = tokenizer.single.room(max_length)
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
-    groups: list[list[list[int]]] = []
-    of_groups: list[list[int]] = []
+    groups: list[list[int]] = []
+    types: list[list[int]] = []
+    at_cls: list[list[int]] = []
     is_first: list[bool] = []
     cut = np.zeros(len(documents), dtype=np.bool_)
     for row, sentences in enumerate(documents):
-        room = 0
+        room = turn = 0
         for place in range(len(sentences)):
             whole = next(ids)
             cut[row] |= len(whole) > longest
             sentence = tokenizer.single.sequence(whole[:longest])
             if place == 0 or len(sentence) > room:
-                groups.append([])
-                of_groups.append([])
+                for of_groups in (groups, types, at_cls):
+                    of_groups.append([])
                 is_first.append(place == 0)
-                room = max_length
-            room -= len(sentence)
-            groups[-1].append(sentence)
-            of_groups[-1].append(labels[row][place] if labels[row] else 0)
-    sequences = _laid_out(groups, pad_id=tokenizer.pad_id)
-    at_cls = np.full(sequences.input_ids.shape, IGNORED_LABEL, dtype=np.int64)
-    for number, group in enumerate(groups):
-        at_cls[number, np.cumsum([0, *(len(sentence) for sentence in group[:-1])])] = of_groups[number]
+                room, turn = max_length, 0
+            label = labels[row][place] if labels[row] else 0
+            groups[-1] += sentence
+            types[-1] += [turn] * len(sentence)
+            at_cls[-1] += [label, *[IGNORED_LABEL] * (len(sentence) - 1)]
+            room, turn = room - len(sentence), 1 - turn
+    lengths = np.array([len(group) for group in groups], dtype=np.int64)
+    # Truncation is recorded per document.
+    whole_groups = np.zeros(len(groups), dtype=np.bool_)
     return EncodedSentences(
-        sequences=sequences,
-        labels=at_cls,
+        sequences=Sequences(padded(groups, tokenizer.pad_id), padded(types, 0), lengths, whole_groups),
+        labels=padded(at_cls, IGNORED_LABEL),
         is_first=np.array(is_first, dtype=np.bool_),
         num_sentences=np.array([len(sentences) for sentences in documents], dtype=np.int64),
         cut=cut,
     )
-
-
-def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequences:
-    lengths = np.array([sum(map(len, group)) for group in groups], dtype=np.int64)
-    shape = (len(groups), int(lengths.max(initial=0)))
-    input_ids, token_type_ids = np.full(shape, pad_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for number, group in enumerate(groups):
-        input_ids[number, : lengths[number]] = [each for sentence in group for each in sentence]
-        turns = np.arange(len(group)) % 2
-        token_type_ids[number, : lengths[number]] = np.repeat(turns, [len(sentence) for sentence in group])
-    # Truncation is recorded per document (`EncodedSentences.cut`).
-    return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
 
 
 def text_of(row: Any) -> str:
@@ -487,20 +441,15 @@ def _in_context(words: NgramFeatures) -> _Read:
         place = np.concatenate([np.arange(length) for length in lengths])
         from_end = np.repeat(lengths, lengths) - 1 - place
         numbers = np.arange(int(ends[-1]))
-        before, after = _rows_at(own, numbers - 1, place > 0), _rows_at(own, numbers + 1, from_end > 0)
+        # Zeros where there is no sentence before or after.
+        before = own[np.where(place, numbers - 1, 0)].multiply((place > 0)[:, None])
+        after = own[np.where(from_end, numbers + 1, 0)].multiply((from_end > 0)[:, None])
         bins = np.eye(_PLACES)
         relative = (place * _PLACES // np.repeat(lengths, lengths)).astype(np.int64)
         places = [bins[relative], bins[np.minimum(place, _PLACES - 1)], bins[np.minimum(from_end, _PLACES - 1)]]
         return hstack([own, before, after, csr_matrix(np.concatenate(places, axis=1))]).tocsr()
 
     return features
-
-
-def _rows_at(features: csr_matrix, numbers: NDArray[np.int64], kept: NDArray[np.bool_]) -> csr_matrix:
-    """Return the features of the sentences with these numbers; zeros where not `kept`."""
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix(features[np.where(kept, numbers, 0)].multiply(kept[:, None]))
 
 
 def _of_sentences(compute: Callable[[TextRows], Features]) -> _Read:

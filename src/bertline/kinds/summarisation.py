@@ -29,7 +29,7 @@ from bertline.kinds.sentence_labelling import (
     text_of,
 )
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, words_of
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.source_files import read_splits
@@ -53,10 +53,7 @@ class SummarisationTaskConfig(BaseTaskConfig):
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        if self.num_sentences < 1:
-            raise ValueError(f"num_sentences must be at least 1, found {self.num_sentences}")
-        if self.max_length < 3:
-            raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")
+        require_at_least(self, num_sentences=1, max_length=3)  # [CLS], a token and [SEP]
 
 
 class SummarisedDocument(NamedTuple):
@@ -89,6 +86,8 @@ class Summarisation(SentenceReader[SummaryRows]):
     config_class = SummarisationTaskConfig
     rows_class = SummaryRows
     outputs = ("summary",)
+    independent = True
+    blank = ("",)  # summaries
     score_names = ("rouge1", "rouge2", "rougeL")
     answers = (Summary,)
     output_schema = pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])
@@ -130,9 +129,6 @@ class Summarisation(SentenceReader[SummaryRows]):
         weights = None if options.class_weights is None else options.class_weights[labels]
         losses = F.binary_cross_entropy_with_logits(logits[labelled], targets, weight=weights, reduction="sum")
         return losses / (len(labels) if weights is None else weights.sum())
-
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.sigmoid()
 
     def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
         return [each[:, 0] for each in super().predict(model, encoded, machine)]
@@ -188,9 +184,6 @@ class Summarisation(SentenceReader[SummaryRows]):
 
         return [inputs.baseline("first_sentences", "first sentences of the document", earlier_first)]
 
-    def rows_of(self, ids: list[str], documents: list[list[str]], targets: list[list[int]]) -> SummaryRows:
-        return SummaryRows(ids, documents, [""] * len(documents), targets)
-
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> Summary:
         """Return the best sentences of a document."""
         best = self._chosen(probabilities)
@@ -230,37 +223,29 @@ def _joined(sentences: Sequence[str], chosen: NDArray[np.integer]) -> str:
 def read_summaries(path: Path, config: SummariesSourceConfig, bad_rows: BadRows) -> list[SummarisedDocument]:
     """Read documents as lists of sentences; a document given as text is split at line ends and into sentences."""
 
+    def texts_in(record: Record, column: str) -> str | list[str]:
+        value = value_in(record, column)
+        if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(x, str) for x in value)):
+            raise BadRow("wrong_type", f"{column!r} is neither a text nor a list of sentences")
+        return value
+
     def parse(record: Record) -> SummarisedDocument:
-        sentences = _sentences(record, config.document_column)
-        return SummarisedDocument(record.where, sentences, _summary(record, config.summary_column))
+        sentences = sentences_of(texts_in(record, document := config.document_column))
+        if not sentences:
+            raise BadRow("empty_document", f"the document in {document!r} is empty")
+        value = texts_in(record, column := config.summary_column)
+        summary = " ".join(part.strip() for part in ([value] if isinstance(value, str) else value)).strip()
+        if not summary:
+            raise BadRow("empty_summary", f"the summary in {column!r} is empty")
+        if not words_of(summary):
+            raise BadRow(
+                "summary_without_words",
+                f"the summary in {column!r} has none of the letters a to z and no digits, which are all that ROUGE "
+                "counts",
+            )
+        return SummarisedDocument(record.where, sentences, summary)
 
     return parsed_records(path, JSON_LINES, bad_rows, parse)
-
-
-def _sentences(record: Record, column: str) -> list[str]:
-    value = value_in(record, column)
-    if not isinstance(value, str | list) or (isinstance(value, list) and not all(isinstance(x, str) for x in value)):
-        raise BadRow("wrong_type", f"{column!r} is neither a text nor a list of sentences")
-    sentences = sentences_of(value)
-    if not sentences:
-        raise BadRow("empty_document", f"the document in {column!r} is empty")
-    return sentences
-
-
-def _summary(record: Record, column: str) -> str:
-    value = value_in(record, column)
-    parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
-        raise BadRow("wrong_type", f"{column!r} is neither a text nor a list of sentences")
-    summary = " ".join(part.strip() for part in parts).strip()
-    if not summary:
-        raise BadRow("empty_summary", f"the summary in {column!r} is empty")
-    if not words_of(summary):
-        raise BadRow(
-            "summary_without_words",
-            f"the summary in {column!r} has none of the letters a to z and no digits, which are all that ROUGE counts",
-        )
-    return summary
 
 
 def chosen_sentences(sentences: Sequence[str], summary: str, *, most: int) -> list[int]:

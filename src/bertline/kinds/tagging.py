@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from bertline.kinds.base import (
 )
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conllu, tagged_rows, tagged_splits
-from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
+from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import ConlluSourceConfig
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 
@@ -147,13 +148,11 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """Compute the mean cross-entropy over words."""
         return options.cross_entropy(outputs, batch["word_labels"])
 
-    def soft_loss(self, outputs: Tensor, teacher: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """Compute the mean divergence from the teacher's distribution over words; a CRF's emissions are logits."""
-        from bertline.modeling.losses import softmax_divergence
-
+    def compared(self, outputs: Tensor, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits of words; a CRF's emissions are logits, too."""
         theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)
         is_word = batch["word_labels"] != IGNORED_LABEL
-        return softmax_divergence(outputs[is_word], theirs[is_word], temperature).mean()
+        return outputs[is_word], theirs[is_word]
 
     def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
         return np.bincount(np.concatenate(self._numbers(rows)), minlength=len(self.labels))
@@ -191,11 +190,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
         """Return for each tag the number of hits, of predicted and of gold words, [N, 3 tags]."""
-        counts = [
-            row_counts(gold, predicted, len(self.labels))
-            for gold, predicted in zip(self._numbers(rows), predictions.labels, strict=True)
-        ]
-        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
+        return counts_of_rows(self._numbers(rows), predictions.labels, len(self.labels))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
         return scores_of_counts(statistics)
@@ -208,10 +203,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """See `TaskKind.table`: `gold` and `predicted` are space-separated tags, `correct` the share that is right."""
         predictions = decided(predictions, calibration)
         predicted = self.tags(predictions, {})
-        shares = [
-            float(np.mean([one == other for one, other in zip(gold, tags, strict=True)]))
-            for gold, tags in zip(rows.tags, predicted, strict=True)
-        ]
+        shares = [float(np.mean(np.array(gold) == tags)) for gold, tags in zip(rows.tags, predicted, strict=True)]
         return pa.table(
             {
                 "id": rows.ids,
@@ -256,12 +248,8 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return tagging_baselines(inputs, tag_of_rare_words, thresholds=(0.0,))
 
     def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
-        """Return the prediction of each text, in text order.
-
-        Args:
-            predictor: The model.
-            texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
-                unchanged, as in evaluation.
+        """Return the prediction of each text, which is split into words at white space and punctuation, or list of
+        words, which are used unchanged, as in evaluation.
 
         Raises:
             DataError: See `split_words`; or a word of a list has no token.
@@ -284,9 +272,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             TaggedWord(text[start:end], tag, start, end, score)
             for (start, end), tag, score in zip(places, tags, scores, strict=True)
         ]
-
-    def file_output(self, predicted: Any) -> dict[str, Any]:
-        return {self.output_schema.names[0]: [each._asdict() for each in predicted]}
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
@@ -311,11 +296,15 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             "punctuation; give lists of words for the split of the treebank."
         ]
         if self.config.word_logits == "mean":
-            limits.append("A word's logits are the mean of its tokens'; transformers' pipeline decides token by token.")
+            limits.append(
+                "A word's logits are the mean of its tokens'. transformers' pipeline decides token by token; with "
+                "`aggregation_strategy` `average` it takes the mean of their probabilities, which can differ."
+            )
         if self.config.word_case == "marked":
             limits.append(
-                "The model reads the case of words in the `token_type_ids` of their tokens, which transformers' "
-                "pipeline does not set."
+                "The model reads the case of words in the `token_type_ids` of all their tokens: 0 for a word without "
+                "capitals, 2 where its first character is a capital and no other is, 4 where all its letters are, two "
+                "at least, 6 for any other. transformers' pipeline does not set them."
             )
         return Usage(
             what=f"Gives every word a tag: {', '.join(map(code_span, self.labels))}.",
@@ -375,14 +364,7 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Token
             texts_and_places.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
         else:
             words = require_texts(value, f"texts[{index}]")
-            texts_and_places.append((" ".join(words), _places_of(words)))
+            ends = accumulate(len(word) + 1 for word in words)
+            places = [(end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True)]
+            texts_and_places.append((" ".join(words), places))
     return texts_and_places
-
-
-def _places_of(words: list[str]) -> Places:
-    places = []
-    start = 0
-    for word in words:
-        places.append((start, start + len(word)))
-        start += len(word) + 1
-    return places

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
@@ -21,11 +22,11 @@ from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, S
 from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictions
 from bertline.tasks import entities as metrics
 from bertline.tasks.config import WordTaskConfig
-from bertline.tasks.conll import TaggedSentence, read_conll, tagged_rows, tagged_splits
-from bertline.tasks.entities import iob2_labels, types_of
+from bertline.tasks.conll import read_conll, tagged_rows, tagged_splits
+from bertline.tasks.entities import types_of
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.source_files import num_rows_made, shortened
-from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows
+from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 
 if TYPE_CHECKING:
     from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn
@@ -88,19 +89,14 @@ class TokenClassification(Tagging):
         The types are those listed by the source, or all types found. A type that occurs only in dev or test is also a
         label, with a warning: it cannot be learned, and its entities count as missed, as in the official scores.
         """
-        dropped: Counter[str] = Counter()
-        splits: dict[SplitName, list[TaggedSentence]]
         match config.source:
             case ConllSourceConfig():
                 splits, dropped = tagged_splits(config, read_conll, lambda sentence: types_of(sentence.tags))
                 types = config.source.types
             case DocsParametersSourceConfig():
                 num_rows, seed = num_rows_made(config), config.split_seed
-                splits = docs_parameters_sentences(
-                    modules, config.source, num_train_rows=num_rows, seed=seed, dropped=dropped
-                )
-                splits = shortened(splits, config, dropped)
-                types = None
+                splits, dropped = docs_parameters_sentences(modules, config.source, num_train_rows=num_rows, seed=seed)
+                splits, types = shortened(splits, config, dropped), None
             case _:
                 assert_never(config.source)
         types_by_split = {
@@ -119,13 +115,14 @@ class TokenClassification(Tagging):
                     f"tasks.{name}: {split} has entities of {unknown}, train has none; they can only be missed. Is a "
                     "type spelt otherwise in train?"
                 )
+        all_types = set(types or set().union(*types_by_split.values()))
         counts = {
             split: Counter(kind for sentence in sentences for kind, _, _ in metrics.entities(sentence.tags))
             for split, sentences in splits.items()
         }
         return BuiltTask(
             splits={split: tagged_rows(rows) for split, rows in splits.items()},
-            labels=iob2_labels(types or set().union(*types_by_split.values())),
+            labels=(metrics.OUTSIDE, *(f"{letter}-{each}" for each in sorted(all_types) for letter in "BI")),
             dropped=dropped,
             # Words outside of entities are a target, too.
             targets={
@@ -155,44 +152,42 @@ class TokenClassification(Tagging):
         return self._with_head(super().new_model(folder, head))
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf, read_crf
+        model: Any = self._with_head(super().load_model(folder, attention=attention))
+        if self._is_crf:
+            from bertline.modeling.crf import read_crf
 
-        model = self._with_head(super().load_model(folder, attention=attention))
-        if isinstance(model, BertForTokenClassificationWithCrf):
             read_crf(model.crf, folder)
         return model
 
-    def save_model(self, model: nn.Module, folder: Path) -> None:
+    def save_model(self, model: Any, folder: Path) -> None:
         """See `TaskKind.save_model`. With a CRF, the Hugging Face model gives the emissions; the CRF is in
         `crf.safetensors`."""
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf, write_crf
+        super().save_model(model.tagger if self._is_crf else model, folder)
+        if self._is_crf:
+            from bertline.modeling.crf import write_crf
 
-        if isinstance(model, BertForTokenClassificationWithCrf):
-            super().save_model(model.tagger, folder)
             write_crf(model.crf, folder)
-        else:
-            super().save_model(model, folder)
+
+    @property
+    def _is_crf(self) -> bool:
+        return self.config.head == "crf"
 
     def _with_head(self, tagger: Any) -> nn.Module:
         from bertline.modeling.crf import BertForTokenClassificationWithCrf
 
-        return BertForTokenClassificationWithCrf(tagger, self.labels) if self.config.head == "crf" else tagger
+        return BertForTokenClassificationWithCrf(tagger, self.labels) if self._is_crf else tagger
 
-    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+    def hard_loss(self, model: Any, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over words (softmax) or negative log-likelihood over windows (CRF)."""
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf
-
-        if not isinstance(model, BertForTokenClassificationWithCrf):
+        if not self._is_crf:
             return super().hard_loss(model, outputs, batch, options)
         return -model.crf.log_likelihood(outputs, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
 
-    def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+    def predict(self, model: Any, encoded: EncodedWords, machine: Machine) -> TagPredictions:
         """Predict labels; each word's logits come from the window with the most context around it."""
-        from bertline.modeling.crf import BertForTokenClassificationWithCrf
-
-        if not isinstance(model, BertForTokenClassificationWithCrf):
+        if not self._is_crf:
             return super().predict(model, encoded, machine)
-        return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded)
+        return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded.row_starts)
 
     def calibrate(self, rows: TaggedRows, predictions: TagPredictions) -> Calibration:
         """Choose the margin of O with the best score on these rows, if configured; 0 if no other is better."""
@@ -238,104 +233,54 @@ class TokenClassification(Tagging):
     def about(cls, labels: Sequence[str]) -> str:
         return super().about([tag.removeprefix("B-") for tag in labels if tag.startswith("B-")])
 
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import escape, label_block, quote, sureness
-
-        def word(text: str, tag: str, gold: str) -> str:
-            if tag == "O":
-                missed = ' class="missed"' if gold != "O" else ""
-                return f"<span{missed}>{escape(text)}</span>"
-            css = "right" if tag == gold else "wrong"
-            label = f"<small>{escape(tag.partition('-')[2])}</small>" if tag.startswith("B") else ""
-            return f'<mark class="{css}">{escape(text)}{label}</mark>'
-
-        gold, predicted = str(error["gold"]).split(), str(error["predicted"]).split()
-        words = str(error.get("text", "")).split(" ")
-        if not len(words) == len(gold) == len(predicted):
-            return label_block(error)
-        lines = []
-        for name, tags in (("right", gold), ("given", predicted)):
-            spans = " ".join(word(*each) for each in zip(words, tags, gold, strict=True))
-            lines.append(f'<p class="tagged"><small>{name}</small> {spans}</p>')
-        return quote("".join(lines), sureness(error).strip("()"))
-
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage, code_span
+        from bertline.export.usage import code_span
 
+        of_tagger = super().usage(calibration, pair=pair)
         limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
-        if self.config.head == "crf":
+        if self._is_crf:
             limits.append(
                 "Tags are decoded by a conditional random field (`crf.safetensors`), which bertline alone reads: "
                 "transformers and the ONNX files give the scores of each token that go into it, not its decision."
-            )
-        if self.config.word_logits == "mean":
-            limits.append(
-                "A word's logits are the mean of its tokens'. transformers' pipeline decides token by token; with "
-                "`aggregation_strategy` `average` it takes the mean of their probabilities, which can differ."
-            )
-        marked = self.config.word_case == "marked"
-        if marked:
-            limits.append(
-                "The model reads the case of words in the `token_type_ids` of all their tokens: 0 for a word without "
-                "capitals, 2 where its first character is a capital and no other is, 4 where all its letters are, two "
-                "at least, 6 for any other. transformers' pipeline does not set them."
             )
         if calibration.get(OUTSIDE_MARGIN):
             limits.append(
                 f"bertline takes a word for O only where its logit is more than {calibration[OUTSIDE_MARGIN]:.3g} "
                 "above the best tag's, which dev chose (`task.json`); transformers and ONNX do not."
             )
-        types = sorted({label.split("-", 1)[1] for label in self.labels if "-" in label})
-        return Usage(
-            what=f"Marks in running text: {', '.join(map(code_span, types))}.",
-            tag="token-classification",
-            pipeline=self.config.head != "crf" and not marked,
+        return replace(
+            of_tagger,
+            what=f"Marks in running text: {', '.join(map(code_span, self.types))}.",
+            pipeline=of_tagger.pipeline and not self._is_crf,
             snippets=(
                 'import bertline\n\nbertline.load("NAME").predict(["A text with names in it."])  '
                 "# type, text, start, end, score",
             ),
-            limits=tuple(limits),
+            limits=(*limits, *of_tagger.limits[1:]),
         )
 
 
-def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+def _crf_labels(crf: LinearChainCrf, logits: Tensor, row_starts: NDArray[np.int64]) -> TagPredictions:
     """Decode the label sequence of each row as a whole, across its windows, from logits [T, L]."""
     import torch
-    from torch import nn
 
-    labels = np.zeros(len(logits), dtype=np.int64)
-    confidences = np.ones(len(encoded.row_starts) - 1)
-    of_words = np.ones(len(logits))
-    device = crf.start.device
-    words_of_rows = [
-        np.arange(begin, end) for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
-    ]
+    num_words = np.diff(row_starts)
+    of_rows = logits.split(num_words.tolist())
+    labels = [np.zeros(count, dtype=np.int64) for count in num_words]
+    word_confidences = [np.ones(count) for count in num_words]
+    confidences = np.ones(len(num_words))
     # Rows of similar length are decoded together; rows without words are left out.
-    order = sorted((row for row, words in enumerate(words_of_rows) if len(words)), key=lambda r: len(words_of_rows[r]))
+    order = [row for row in np.argsort(num_words, kind="stable").tolist() if num_words[row]]
     for first in range(0, len(order), _ROWS_DECODED_TOGETHER):
         rows = order[first : first + _ROWS_DECODED_TOGETHER]
-        words = [torch.from_numpy(words_of_rows[row]) for row in rows]
-        lengths = torch.tensor([len(numbers) for numbers in words], device=device)
-        emissions = nn.utils.rnn.pad_sequence([logits[numbers] for numbers in words], batch_first=True).to(device)
+        emissions = torch.nn.utils.rnn.pad_sequence([of_rows[row] for row in rows], batch_first=True).to(
+            crf.start.device
+        )
+        lengths = torch.from_numpy(num_words[rows]).to(emissions.device)
         paths, log_probabilities = crf.decode(emissions, lengths)
         confidences[rows] = log_probabilities.double().exp().cpu().numpy()
-        marginals = _marginals(crf, emissions, lengths).gather(2, paths[:, :, None])[:, :, 0].double().cpu()
-        for numbers, path, of_path in zip(words, paths.cpu(), marginals, strict=True):
-            labels[numbers] = path[: len(numbers)]
-            of_words[numbers] = of_path[: len(numbers)]
-    ends = encoded.row_starts[1:-1]
-    return TagPredictions(np.split(labels, ends), confidences, np.split(of_words, ends))
-
-
-def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tensor:
-    """Compute the marginal probability of each label at each word [B, W, L].
-
-    It is the gradient of the log partition function with respect to the emissions.
-    """
-    import torch
-
-    with torch.enable_grad():
-        emissions = emissions.detach().requires_grad_()
-        (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
-    return marginals
+        marginals = crf.marginals(emissions, lengths).gather(2, paths[:, :, None])
+        of_paths = marginals[:, :, 0].double().cpu().numpy()
+        for row, path, of_path in zip(rows, paths.cpu().numpy(), of_paths, strict=True):
+            labels[row], word_confidences[row] = path[: num_words[row]], of_path[: num_words[row]]
+    return TagPredictions(labels, confidences, word_confidences)

@@ -84,6 +84,13 @@ class LinearChainCrf(nn.Module):
             alpha = torch.where((place < lengths)[:, None], longer, alpha)
         return torch.logsumexp(alpha + end, dim=-1)
 
+    def marginals(self, emissions: Tensor, lengths: Tensor) -> Tensor:
+        """Return the probability of each label at each word [B, W, L]: the gradient of the log partition function."""
+        with torch.enable_grad():
+            emissions = emissions.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.log_partition(emissions, lengths).sum(), emissions)
+        return gradient
+
     @torch.no_grad()
     def decode(self, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Find the best allowed label sequences (Viterbi).

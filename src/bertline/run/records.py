@@ -26,7 +26,7 @@ from bertline.foundation.progress import say
 from bertline.pretraining.objectives.base import Objective, shown_means
 from bertline.run.provenance import artifact_digest, git_commit, running_under_dvc
 from bertline.run.stages import Stage
-from bertline.tasks.metrics.names import metric_name
+from bertline.tasks.metrics import metric_name
 from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from bertline.sweep.repetitions import (
     num_diverged_seeds,
 )
 from bertline.sweep.studies import curve_of, importances, last_dev
-from bertline.tasks.metrics.names import metric_name
+from bertline.tasks.metrics import metric_name
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 

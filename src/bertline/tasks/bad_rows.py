@@ -11,7 +11,7 @@ from bertline.foundation.errors import DataError
 
 
 class BadRow(Exception):  # noqa: N818  (it names a row, and becomes an error only where invalid rows are errors)
-    """An invalid row. `BadRows.found` counts it or turns it into an error."""
+    """An invalid row. `BadRows.report` counts it or turns it into an error."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -38,20 +38,16 @@ class BadRows:
         self.dropped: Counter[str] = Counter()
         """Number of dropped rows by reason."""
 
-    def found(self, bad: BadRow) -> None:
-        """Count a row, or fail the stage.
+    def report(self, reason: str, message: str) -> None:
+        """Count an invalid row, or fail the stage.
 
         Raises:
             DataError: `on_bad_row` is `error`. The message is the row's, with the option that skips invalid rows.
         """
         if self._on_bad_row == "error":
             way_out = f" ({self._option}: skip leaves such rows out and counts them.)" if self._option else ""
-            raise DataError(f"{bad}{way_out}") from bad
-        self.dropped[bad.reason] += 1
-
-    def report(self, reason: str, message: str) -> None:
-        """Call `found` for an invalid row with this reason and message."""
-        self.found(BadRow(reason, message))
+            raise DataError(message + way_out)
+        self.dropped[reason] += 1
 
 
 def json_object(content: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from typing import Literal, assert_never, get_args
+from typing import Literal, get_args
 
 import bm25s
 import numpy as np
@@ -41,17 +41,13 @@ def terms_of(text: str, analysis: Analysis) -> list[str]:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         words = [word for word in words if word not in ENGLISH_STOP_WORDS]
-    match analysis:
-        case "words" | "words_no_stop":
-            return words
-        case "stems" | "stems_no_stop":
-            return [_stem(word) for word in words]
-        case "prefixes":
-            return [word[:_PREFIX] for word in words]
-        case "characters":
-            return [word[i : i + _RUN] for word in words for i in range(max(len(word) - _RUN, 0) + 1)]
-        case _:
-            assert_never(analysis)
+    if analysis.startswith("stems"):
+        return [_stem(word) for word in words]
+    if analysis == "prefixes":
+        return [word[:_PREFIX] for word in words]
+    if analysis == "characters":
+        return [word[i : i + _RUN] for word in words for i in range(max(len(word) - _RUN, 0) + 1)]
+    return words
 
 
 def _stem(word: str) -> str:

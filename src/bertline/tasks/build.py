@@ -75,17 +75,15 @@ def build_task(
             **task.more,
         }
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    sizes = ", ".join(f"{count:,} {split}" for split, count in counts.items())
-    labels = f", {len(task.labels)} labels" if task.labels else ""
+    sizes, of_groups = (", ".join(f"{number:,} {split}" for split, number in each.items()) for each in (counts, groups))
+    labels = (f", {len(task.labels)} labels" if task.labels else "") + (f", groups: {of_groups}" if groups else "")
     dropped = sum(task.dropped.values())
-    labels += f", groups: {', '.join(f'{count:,} {split}' for split, count in groups.items())}" if groups else ""
     say(f"{name}: {sizes} rows{labels}" + (f"; {dropped:,} left out or repaired, see the manifest" if dropped else ""))
-    figures = {f"{split}_rows": count for split, count in counts.items()}
-    if task.labels:
-        figures["num_labels"] = len(task.labels)
-    if task.collection is not None:
-        figures["num_documents"] = len(task.collection)
-    return dict(figures)
+    figures = {"num_labels": task.labels, "num_documents": task.collection or ()}
+    return {
+        **{f"{split}_rows": count for split, count in counts.items()},
+        **{figure: len(things) for figure, things in figures.items() if len(things)},
+    }
 
 
 def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:

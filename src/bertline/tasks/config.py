@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Pooling = Literal["mean", "cls"]
+
+
+def require_at_least(config: Any, **least: float) -> None:
+    """Raise a ValueError for the first field that is below its least value; None is allowed."""
+    for name, smallest in least.items():
+        if (value := getattr(config, name)) is not None and value < smallest:
+            raise ValueError(f"{name} must be at least {smallest}, found {value}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,10 +87,7 @@ class BaseTaskConfig:
     """Task-specific values for fields of `sweep.fine_tuning`."""
 
     def __post_init__(self) -> None:
-        for name in ("num_train_rows", "max_dev_rows", "max_test_rows", "num_trials", "max_length"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, found {value}")
+        require_at_least(self, num_train_rows=1, max_dev_rows=1, max_test_rows=1, num_trials=1, max_length=1)
         if self.unlabelled is not None and self.teacher is None:
             raise ValueError("unlabelled rows are learnt from a teacher alone; name the folder of one (teacher)")
 

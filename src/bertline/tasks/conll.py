@@ -94,9 +94,6 @@ def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> li
 
     Multiword tokens (`1-2`) and empty nodes (`8.1`) are not words and are skipped. A comment `# newdoc` starts a
     document.
-
-    Raises:
-        DataError: As `read_conll`.
     """
 
     def word_and_tag(where: str, line: str) -> tuple[str, str] | None:
@@ -144,7 +141,7 @@ def _sentences(
             if not pairs:
                 raise BadRow("sentence_without_words", f"{path}:{block[0][0]}: the sentence has no word.")
         except BadRow as bad:
-            bad_rows.found(bad)
+            bad_rows.report(bad.reason, str(bad))
             last = bad
             continue
         words, tags = zip(*pairs, strict=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.tasks.metrics.classification import precision_recall_f1
+from bertline.tasks.metrics.classification import precision_recall_f1, scores_by_label
 
 OUTSIDE = "O"
 TAG = re.compile(r"[BIESLUMW]-\S+|O")
@@ -41,23 +41,8 @@ def to_iob2(tags: Sequence[str]) -> list[str]:
     return converted
 
 
-def iob2_labels(types: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels of a tagger: O, then B- and I- of each type in alphabetical order.
-
-    Example:
-        >>> iob2_labels({"PER", "LOC"})
-        ('O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER')
-    """
-    return (OUTSIDE, *(f"{letter}-{kind}" for kind in sorted(set(types)) for letter in "BI"))
-
-
 def types_of(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the entity types among labels or tags, sorted.
-
-    Example:
-        >>> types_of(["O", "B-LOC", "I-LOC", "B-creative-work"])
-        ('LOC', 'creative-work')
-    """
+    """Return the entity types among labels or tags, sorted."""
     return tuple(sorted({label.partition("-")[2] for label in labels if label != OUTSIDE}))
 
 
@@ -91,10 +76,6 @@ def row_statistics(gold: Sequence[str], predicted: Sequence[str], types: Sequenc
     """Return the counts of one sentence: words, right words, then for each type hits, predicted and gold entities.
 
     `scores_of` sums the counts over sentences.
-
-    Example:
-        >>> row_statistics(["B-PER", "O", "B-LOC"], ["B-PER", "O", "O"], ["LOC", "PER"]).tolist()
-        [3.0, 2.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
     """
     places = {kind: _WORD_COLUMNS + _ENTITY_COLUMNS * number for number, kind in enumerate(types)}
     share = np.zeros(_WORD_COLUMNS + _ENTITY_COLUMNS * len(types))
@@ -112,10 +93,6 @@ def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
 
     Args:
         statistics: [N, 2 + 3 types], `row_statistics` of each sentence. A score with an empty denominator is 0.
-
-    Example:
-        >>> scores_of(np.array([[3.0, 2.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]]))["recall"]
-        0.5
     """
     total = statistics.sum(axis=0)
     counts = total[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).sum(axis=0).tolist()
@@ -126,8 +103,4 @@ def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
 
 def by_type(statistics: NDArray[np.float64], types: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return `precision`, `recall`, `f1` and `support` (number of gold entities) of each type."""
-    table = statistics.sum(axis=0)[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).tolist()
-    return {
-        kind: {**precision_recall_f1(*counts), "support": int(counts[2])}
-        for kind, counts in zip(types, table, strict=True)
-    }
+    return scores_by_label(statistics.sum(axis=0)[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS), types)

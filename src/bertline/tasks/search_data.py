@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
-from bertline.tasks.bad_rows import BadRow, BadRows, json_object, text_in
+from bertline.tasks.bad_rows import BadRow, BadRows, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import (
     BeirSourceConfig,
@@ -23,9 +23,9 @@ from bertline.tasks.source_config import (
     SmartSourceConfig,
     TrecSourceConfig,
 )
-from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
+from bertline.tasks.source_files import capped, cut_by_key, drop_repeated, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
-from bertline.tasks.table_source import decoded_text, numbered_lines
+from bertline.tasks.table_source import JSON_LINES, Record, decoded_text, numbered_lines, parsed_records
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource
@@ -77,7 +77,7 @@ def search_splits(
         rows = {split: _capped(each, split, config, made.dropped) for split, each in made.splits.items()}
         return replace(made, splits=rows)
     bad_rows = BadRows(source.on_bad_row)
-    collection = _collection(source, bad_rows)
+    collection = _READERS[type(source)](source, bad_rows)
     texts, known = _kept(collection.documents, "document", bad_rows)
     if not texts:
         raise DataError("The collection has no document with a text. Check the files that the task's source names.")
@@ -104,20 +104,6 @@ def search_splits(
 
 def _capped(rows: QueryRows, split: SplitName, config: BaseTaskConfig, dropped: Counter[str]) -> QueryRows:
     return rows.take(capped(range(len(rows)), lambda place: rows.ids[place], split, config, dropped))
-
-
-def _collection(source: _FilesSource, bad: BadRows) -> _Collection:
-    match source:
-        case BeirSourceConfig():
-            return _beir_collection(source, bad)
-        case SmartSourceConfig():
-            return _smart_collection(source)
-        case TrecSourceConfig():
-            return _trec_collection(source, bad)
-        case SentencePairsSourceConfig():
-            return _sentence_pairs(source, bad)
-        case _:
-            assert_never(source)
 
 
 def _kept(found: Iterable[_Text], name: str, bad_rows: BadRows) -> tuple[list[_Text], Container[str]]:
@@ -176,27 +162,14 @@ def _chosen_queries(
     relevant: Mapping[SplitName, _Judged], queries: Mapping[str, str], config: BaseTaskConfig, dropped: Counter[str]
 ) -> dict[SplitName, list[str]]:
     seed = config.split_seed
-    test, train = list(relevant["test"]), list(relevant.get("train", ()))
+    splits = {split: list(relevant.get(split, ())) for split in ("train", "dev", "test")}
     if "train" not in relevant:
-        test, train = cut_by_key(test, str, "test", config.test_fraction, seed)
-    dev = list(relevant.get("dev", ()))
+        splits["test"], splits["train"] = cut_by_key(splits["test"], str, "test", config.test_fraction, seed)
     if "dev" not in relevant:
-        dev, train = cut_by_key(train, str, "dev", config.dev_fraction, seed)
-    dev = _unseen(dev, test, queries, "dev_query_also_in_test", dropped)
-    train = _unseen(train, [*dev, *test], queries, "train_query_also_in_dev_or_test", dropped)
-    train.sort(key=lambda query: (seed_for(seed, "order", query), query))
-    return {"train": train[: num_rows_made(config)], "dev": dev, "test": test}
-
-
-def _unseen(
-    ids: list[str], others: list[str], queries: Mapping[str, str], reason: str, dropped: Counter[str]
-) -> list[str]:
-    """Return the queries that equal none of the others, by id or by text."""
-    taken = set(others)
-    texts = {same_text([queries[query]]) for query in others}
-    untaken = [query for query in ids if query not in taken and same_text([queries[query]]) not in texts]
-    dropped[reason] += len(ids) - len(untaken)
-    return untaken
+        splits["dev"], splits["train"] = cut_by_key(splits["train"], str, "dev", config.dev_fraction, seed)
+    dropped += drop_repeated(splits, lambda query: same_text([queries[query]]), "query")
+    splits["train"].sort(key=lambda query: (seed_for(seed, "order", query), query))
+    return {**splits, "train": splits["train"][: num_rows_made(config)]}
 
 
 def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryRows:
@@ -256,22 +229,16 @@ def _beir_collection(source: BeirSourceConfig, bad: BadRows) -> _Collection:
     )
 
 
-def _beir_texts(path: Path, bad: BadRows, *, title_key: str) -> Iterator[_Text]:
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            record = json_object(line)
-            identity, text, title = record.get("_id"), text_in(record.get("text")), record.get(title_key)
-            if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():
-                raise BadRow("malformed_line", f"it has the _id {identity!r}; expected a text or a whole number")
-            if text is None:
-                raise BadRow("malformed_line", f"it has {record.get('text')!r} as its text; expected a text")
-        except BadRow as problem:
-            bad.report(problem.reason, f"{where}: {problem}.")
-            continue
-        yield _Text(where, str(identity), one_line(text), one_line(text_in(title) or ""))
+def _beir_texts(path: Path, bad: BadRows, *, title_key: str) -> list[_Text]:
+    def parse(record: Record) -> _Text:
+        identity, value, title = (record.values.get(key) for key in ("_id", "text", title_key))
+        if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():
+            raise BadRow("malformed_line", f"it has the _id {identity!r}; expected a text or a whole number")
+        if (text := text_in(value)) is None:
+            raise BadRow("malformed_line", f"it has {value!r} as its text; expected a text")
+        return _Text(f"{path}:{record.line}", str(identity), one_line(text), one_line(text_in(title) or ""))
+
+    return parsed_records(path, JSON_LINES, bad, parse)
 
 
 def _records(path: Path, begin: str, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
@@ -292,7 +259,7 @@ def _records(path: Path, begin: str, pattern: str) -> Iterator[tuple[str, re.Mat
         )
 
 
-def _smart_collection(source: SmartSourceConfig) -> _Collection:
+def _smart_collection(source: SmartSourceConfig, bad: BadRows) -> _Collection:
     """Return the parts of a SMART collection such as CISI: records begin with `.I NUMBER`, fields with `.T`, `.W`, ...
 
     `.T` is the title and `.W` the text of a document, and `.W` that of a query; other fields are ignored. A relation
@@ -334,38 +301,34 @@ def _trec_collection(source: TrecSourceConfig, bad: BadRows) -> _Collection:
     The files are SGML, not XML: without a root element, with fields that are not closed, and with bare `&`.
     """
 
-    def documents() -> Iterator[_Text]:
-        for where, match in _records(_existing(source.path, source.documents_file), "<doc[ >]", _element("doc")):
-            if identity := _field(match[1], "docno"):
-                title = _field(match[1], "title") or _field(match[1], "headline")
-                yield _Text(where, identity, _field(match[1], "text"), title)
+    def texts(file: str, name: str, key: str, parts: Callable[[int, str], tuple[str, str, str]]) -> Iterator[_Text]:
+        element = rf"<{name}(?: [^<>]*)?>(.*?)</{name}>"
+        for position, (where, match) in enumerate(_records(_existing(source.path, file), f"<{name}[ >]", element), 1):
+            identity, text, title = parts(position, match[1])
+            if identity:
+                yield _Text(where, identity, text, title)
             else:
-                bad.report("malformed_line", f"{where}: a <doc> without <docno>.")
+                bad.report("malformed_line", f"{where}: a <{name}> without <{key}>.")
 
-    def queries() -> Iterator[_Text]:
-        topics = _records(_existing(source.path, source.queries_file), "<top[ >]", _element("top"))
-        for position, (where, match) in enumerate(topics, start=1):
-            number = str(position) if source.query_ids == "position" else _field(match[1], "num")
-            if number:
-                yield _Text(where, number, _field(match[1], "title") or _field(match[1], "desc"))
-            else:
-                bad.report("malformed_line", f"{where}: a <top> without <num>.")
+    def of_document(position: int, content: str) -> tuple[str, str, str]:
+        title = _field(content, "title") or _field(content, "headline")
+        return _field(content, "docno"), _field(content, "text"), title
+
+    def of_query(position: int, content: str) -> tuple[str, str, str]:
+        number = str(position) if source.query_ids == "position" else _field(content, "num")
+        return number, _field(content, "title") or _field(content, "desc"), ""
 
     def judgement_in(line: str) -> _Judgement | None:
         fields = line.split()
         return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else None
 
     return _Collection(
-        documents=documents(),
-        queries=queries(),
+        documents=texts(source.documents_file, "doc", "docno", of_document),
+        queries=texts(source.queries_file, "top", "num", of_query),
         judgements={"test": _existing(source.path, source.judgements_file)},
         judgement_in=judgement_in,
         expected="four columns: query, 0, document, relevance",
     )
-
-
-def _element(name: str) -> str:
-    return rf"<{name}(?: [^<>]*)?>(.*?)</{name}>"
 
 
 def _field(content: str, name: str) -> str:
@@ -416,3 +379,11 @@ def _sentence_pairs(source: SentencePairsSourceConfig, bad: BadRows) -> _Collect
             asked = queries.setdefault((language, query), _Text(f"{paths[0]}:{number}", name, query))
             judged.setdefault(asked.id, {})[found.id] = 1
     return _Collection(documents=documents.values(), queries=queries.values(), judgements={"test": judged})
+
+
+_READERS: dict[type, Callable[[Any, BadRows], _Collection]] = {
+    BeirSourceConfig: _beir_collection,
+    SmartSourceConfig: _smart_collection,
+    TrecSourceConfig: _trec_collection,
+    SentencePairsSourceConfig: _sentence_pairs,
+}

@@ -18,7 +18,8 @@ class FilesSourceConfig:
     """Files of labelled rows, one for each split."""
 
     path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
+    """Folder of the files, or a single file from which all splits are cut (`dev_fraction`, `test_fraction`); then the
+    names below are not used."""
     train_file: str | None
     """File of the train rows, in `path`."""
     dev_file: str | None
@@ -34,8 +35,6 @@ class TableSourceConfig(FilesSourceConfig):
     """The user's own files: CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet)."""
 
     kind: Literal["table"]
-    path: str
-    """Folder of the files, or a single file, which is split by `dev_fraction` and `test_fraction`."""
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
     extra_tests: dict[str, str]
     """Additional test files by name (MNLI's `mismatched`); each is scored separately, as the split `test_NAME`."""
@@ -109,8 +108,7 @@ class HubSourceConfig:
     on_bad_row: OnBadRow
     """Handling of rows with an empty text or a missing, unknown or non-numeric label."""
     group_column: str | None = None
-    """Column that is equal in rows that are not independent, such as their patient or author. A group must be in one
-    split, and verdicts count it as one row; None: all rows are independent."""
+    """Column that is equal in rows that are not independent; see `TableSourceConfig.group_column`."""
 
     @property
     def path(self) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
@@ -21,14 +21,8 @@ from bertline.tasks.stored_rows import SplitName
 Item = TypeVar("Item")
 
 
-class Identified(Protocol):
-    """A row with an id that names its origin."""
-
-    @property
-    def id(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=Identified)
+Row = TypeVar("Row", bound=Any)
+"""A row with an `id` that names its origin."""
 
 
 def read_splits(
@@ -53,10 +47,6 @@ def read_splits(
 
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
-
-    Raises:
-        DataError: A file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
-            and, where there is one, the line.
     """
     source: FilesSourceConfig = config.source
     bad_rows = BadRows(config.source.on_bad_row)
@@ -322,35 +312,12 @@ class LabelledRow(Generic[Label]):
     """Cluster of the row (see `StoredRows.clusters`), never distributed over splits that are cut; None: no cluster."""
 
     def content_key(self) -> str:
-        """Return a key that is equal for rows with equal texts, ignoring case and white space.
-
-        Example:
-            >>> LabelledRow("a", "Sum of  squares", None, "x").content_key()
-            'sum of squares'
-        """
+        """Return a key that is equal for rows with equal texts, ignoring case and white space."""
         return same_text(text for text in (self.text, self.text_pair) if text is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRows(Generic[Label]):
-    """Rows of a source by split. A split that is None is missing and is cut from train."""
-
-    train: list[LabelledRow[Label]]
-    dev: list[LabelledRow[Label]] | None
-    test: list[LabelledRow[Label]] | None
-    dropped: Counter[str] = field(default_factory=Counter)
-    """Number of rows that the source dropped, by reason."""
-    extra_tests: dict[str, list[LabelledRow[Label]]] = field(default_factory=dict)
-    """Additional test sets by name."""
-
-    def by_split(self) -> dict[str, list[LabelledRow[Label]]]:
-        """Return the rows of `train`, `dev`, `test` and, for each extra test, `test_NAME`."""
-        splits = {"train": self.train, "dev": self.dev or [], "test": self.test or []}
-        return {**splits, **{f"test_{name}": rows for name, rows in self.extra_tests.items()}}
-
-
-def _classes(row: LabelledRow[Label]) -> tuple[str, ...]:
-    return row.label if isinstance(row.label, tuple) else (str(row.label),)
+LabelledSplits = dict[SplitName, list[LabelledRow[Label]]]
+"""Rows of `train`, `dev`, `test` and, for each extra test, `test_NAME`. A missing dev or test is cut from train."""
 
 
 def stored(rows_class: Any, rows: Sequence[LabelledRow[Label]], targets: NDArray[Any]) -> Any:
@@ -360,45 +327,50 @@ def stored(rows_class: Any, rows: Sequence[LabelledRow[Label]], targets: NDArray
     return rows_class([row.id for row in rows], [row.text for row in rows], pairs, targets, clusters=clusters)
 
 
-def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:
+def with_all_splits(
+    splits: LabelledSplits[Label], config: BaseTaskConfig, dropped: Counter[str]
+) -> LabelledSplits[Label]:
     """Cut missing splits from the train rows, drop duplicates across splits, and shuffle train.
 
     A hash of its cluster, or else of its texts, assigns a row to a split, so that equal examples stay together, and
     each label has its share of each split (see `stratified_cut`). A train row whose texts also occur in dev or a test
-    set, or a dev row whose texts also occur in a test set, is dropped and counted. Test sets are not changed.
+    set, or a dev row whose texts also occur in a test set, is dropped and counted (in `dropped`). Test sets are not
+    changed.
 
     Raises:
         DataError: A cluster is in two of the splits that the source has.
     """
-    rows_by_split = {"train": list(source.train), "dev": source.dev, "test": source.test}
-    splits = {split: rows for split, rows in rows_by_split.items() if rows is not None}
-    _check_groups({**splits, **{f"test_{name}": rows for name, rows in source.extra_tests.items()}})
-    dropped = source.dropped + complete_splits(
+    _check_groups(splits)
+    extra = {split: rows for split, rows in splits.items() if split.startswith("test_")}
+    splits = {split: rows for split, rows in splits.items() if split not in extra}
+
+    def labels(row: LabelledRow[Label]) -> tuple[str, ...]:
+        return row.label if isinstance(row.label, tuple) else (str(row.label),)
+
+    dropped += complete_splits(
         splits,
         config,
         same=LabelledRow.content_key,
         name="row",
         kept_together=lambda row: row.content_key() if row.cluster is None else row.cluster,
-        labels=None if any(isinstance(row.label, float) for row in source.train) else _classes,
+        labels=None if any(isinstance(row.label, float) for row in splits["train"]) else labels,
         # Public data sets have a test file; the wider bound leaves their splits as they always were.
-        tolerance=0.2 if source.dev is None and source.test is None else 0.5,
+        tolerance=0.2 if splits.keys() == {"train"} else 0.5,
     )
-    for name, rows in sorted(source.extra_tests.items()):
+    for split, rows in sorted(extra.items()):
         keys = {row.content_key() for row in rows}
-        for split in ("dev", "train"):
-            new_rows = [row for row in splits[split] if row.content_key() not in keys]
-            dropped[f"{split}_row_also_in_test_{name}"] += len(splits[split]) - len(new_rows)
-            splits[split] = new_rows
-    return SourceRows(splits["train"], splits["dev"], splits["test"], dropped, source.extra_tests)
+        for other in ("dev", "train"):
+            new_rows = [row for row in splits[other] if row.content_key() not in keys]
+            dropped[f"{other}_row_also_in_{split}"] += len(splits[other]) - len(new_rows)
+            splits[other] = new_rows
+    return {**{split: splits[split] for split in ("train", "dev", "test")}, **extra}
 
 
 def _check_groups(splits: Mapping[SplitName, Sequence[LabelledRow[Label]]]) -> None:
     places: dict[str, dict[SplitName, str]] = {}
-    for split, rows in splits.items():
-        for row in rows:
-            if row.cluster is not None:
-                # Tests may share groups: none is learnt from or chosen by.
-                places.setdefault(row.cluster, {}).setdefault("test" if split.startswith("test_") else split, row.id)
+    for split, row in ((split, row) for split, rows in splits.items() for row in rows if row.cluster is not None):
+        # Tests may share groups: none is learnt from or chosen by.
+        places.setdefault(str(row.cluster), {}).setdefault("test" if split.startswith("test_") else split, row.id)
     shared = {group: rows for group, rows in places.items() if len(rows) > 1}
     for group, first_rows in shared.items():
         where = " and in ".join(f"{split} ({row})" for split, row in first_rows.items())

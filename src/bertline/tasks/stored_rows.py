@@ -18,8 +18,16 @@ from numpy.typing import NDArray
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 
-_TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
-_NUMBER, _NUMBERS = pa.int64(), pa.list_(pa.int64())
+_TYPES = {
+    "list[str]": pa.string(),
+    "list[str] | None": pa.string(),
+    "list[list[str]]": pa.list_(pa.string()),
+    "list[list[int]]": pa.list_(pa.int64()),
+    "list[list[float]]": pa.list_(pa.float64()),
+    "NDArray[np.int64]": pa.int64(),
+    "NDArray[np.float64]": pa.float64(),
+}
+"""Type of a stored column by the annotation of its field."""
 _CLUSTERS = "clusters"
 
 
@@ -32,8 +40,13 @@ class StoredRows(ABC):
     clusters: list[str] | None = field(default=None, kw_only=True)
     """Cluster of each row, such as its author; rows of one are not independent. None: each row is independent."""
 
-    schema: ClassVar[pa.Schema]
-    """Schema of the stored table; column names are field names."""
+    source_column: ClassVar[str] = "ids"
+
+    @classmethod
+    def schema(cls) -> pa.Schema:
+        """Return the schema of the stored table; column names are field names."""
+        columns = [column for column in dataclasses.fields(cls) if not column.kw_only]
+        return pa.schema({column.name: _TYPES[str(column.type)] for column in columns})
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -55,26 +68,26 @@ class StoredRows(ABC):
 
     def to_table(self) -> pa.Table:
         """Return the stored columns as a table."""
-        return pa.table({name: getattr(self, name) for name in self.schema.names}, schema=self.schema)
+        return pa.table({name: getattr(self, name) for name in self.schema().names}, schema=self.schema())
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
         """Return the rows of a table written by `to_table`."""
-        return cls(**{name: table[name].to_pylist() for name in cls.schema.names})
+        return cls(**{name: table[name].to_pylist() for name in cls.schema().names})
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[Any]]) -> Self:
         """Return rows that are given one by one, each with its values in the order of the columns."""
         columns = zip(*rows, strict=True)
-        return cls(*(list(next(columns, ())) for column in dataclasses.fields(cls) if not column.kw_only))
+        return cls(*(list(next(columns, ())) for _ in cls.schema()))
 
     @abstractmethod
     def texts_read(self) -> list[str]:
         """Return one text per row with everything the model reads, for measuring overlap with the corpus."""
 
     def sources(self) -> list[str]:
-        """Return the source of each row, its cluster or else its own id; rows with the same one are not independent."""
-        return list(self.ids if self.clusters is None else self.clusters)
+        """Return the source of each row: its cluster or else its `source_column`. Rows of one are not independent."""
+        return list(getattr(self, self.source_column) if self.clusters is None else self.clusters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +98,21 @@ class PairedRows(StoredRows):
     text_pairs: list[str] | None
     """Second texts; None for a task of single passages."""
 
-    target_type: ClassVar[type] = np.int64
-
     def to_table(self) -> pa.Table:
-        columns: dict[str, Any] = {name: getattr(self, name) for name in self.schema.names}
-        target = self.schema.names[-1]
+        columns: dict[str, Any] = {name: getattr(self, name) for name in self.schema().names}
+        *_, target = columns
         pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
-        return pa.table({**columns, "text_pairs": pairs, target: columns[target].tolist()}, schema=self.schema)
+        return pa.table({**columns, "text_pairs": pairs, target: columns[target].tolist()}, schema=self.schema())
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
-        columns: dict[str, Any] = {name: table[name].to_pylist() for name in cls.schema.names}
-        target, pairs = cls.schema.names[-1], columns["text_pairs"]
+        schema = cls.schema()
+        columns: dict[str, Any] = {name: table[name].to_pylist() for name in schema.names}
+        *_, target = columns
+        dtype = np.float64 if pa.types.is_floating(schema.field(target).type) else np.int64
+        pairs = columns["text_pairs"]
         columns["text_pairs"] = pairs if pairs and pairs[0] is not None else None
-        return cls(**{**columns, target: np.array(columns[target], dtype=cls.target_type)})
+        return cls(**{**columns, target: np.array(columns[target], dtype=dtype)})
 
     def texts_read(self) -> list[str]:
         return _joined(self.texts, self.text_pairs)
@@ -111,8 +125,6 @@ class TextRows(PairedRows):
     labels: NDArray[np.int64]
     """[N], indices into the manifest's `labels`."""
 
-    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", _NUMBER)])
-
 
 @dataclass(frozen=True, slots=True)
 class MultiLabelRows(PairedRows):
@@ -121,7 +133,10 @@ class MultiLabelRows(PairedRows):
     labels: NDArray[np.int64]
     """[N, L], 0 or 1."""
 
-    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", _NUMBERS)])
+    @classmethod
+    def schema(cls) -> pa.Schema:
+        """Return the schema of the stored table, in which a row has a list of L."""
+        return PairedRows.schema().append(pa.field("labels", pa.list_(pa.int64())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +145,6 @@ class NumberRows(PairedRows):
 
     numbers: NDArray[np.float64]
     """[N], on the task's scale."""
-
-    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("numbers", pa.float64())])
-    target_type = np.float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +157,10 @@ class TaggedRows(StoredRows):
     tags: list[list[str]]
     """IOB2 tags, one per word: `O`, `B-TYPE`, `I-TYPE`."""
 
-    schema = pa.schema([("ids", _TEXT), ("documents", _TEXT), ("words", _TEXTS), ("tags", _TEXTS)])
+    source_column = "documents"
 
     def texts_read(self) -> list[str]:
         return [" ".join(words) for words in self.words]
-
-    def sources(self) -> list[str]:
-        """Return the documents."""
-        return list(self.documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +176,10 @@ class QuestionRows(StoredRows):
     starts: list[list[int]]
     """Start of each answer in the context, in characters."""
 
-    schema = pa.schema(
-        {**dict.fromkeys(("ids", "titles", "questions", "contexts"), _TEXT), "answers": _TEXTS, "starts": _NUMBERS}
-    )
+    source_column = "titles"
 
     def texts_read(self) -> list[str]:
         return _joined(self.contexts, self.questions)
-
-    def sources(self) -> list[str]:
-        """Return the articles."""
-        return list(self.titles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +189,6 @@ class Documents(StoredRows):
     titles: list[str]
     """Title of each document; empty if it has none."""
     texts: list[str]
-
-    schema = pa.schema([("ids", _TEXT), ("titles", _TEXT), ("texts", _TEXT)])
 
     def texts_read(self) -> list[str]:
         """Return title and text of each document, or only the text if it begins with the title, as in Cranfield."""
@@ -207,8 +207,6 @@ class QueryRows(StoredRows):
     """Ids of the judged documents of each query."""
     relevances: list[list[int]]
     """Relevance of each judged document; 0 or below means judged not relevant."""
-
-    schema = pa.schema([("ids", _TEXT), ("queries", _TEXT), ("document_ids", _TEXTS), ("relevances", _NUMBERS)])
 
     def texts_read(self) -> list[str]:
         return list(self.queries)
@@ -229,16 +227,6 @@ class CandidateRows(StoredRows):
     all_relevances: list[list[int]]
     """Relevances of all judged documents of the query, including those that the first stage missed."""
 
-    schema = pa.schema(
-        {
-            **dict.fromkeys(("ids", "queries"), _TEXT),
-            **dict.fromkeys(("candidate_ids", "candidates"), _TEXTS),
-            "relevances": _NUMBERS,
-            "first_scores": pa.list_(pa.float64()),
-            "all_relevances": _NUMBERS,
-        }
-    )
-
     def texts_read(self) -> list[str]:
         return [" ".join([query, *texts]) for query, texts in zip(self.queries, self.candidates, strict=True)]
 
@@ -251,8 +239,6 @@ class SummaryRows(StoredRows):
     summaries: list[str]
     chosen: list[list[int]]
     """1 for sentences in the greedy selection with the best ROUGE, which is the training target; else 0."""
-
-    schema = pa.schema([("ids", _TEXT), ("sentences", _TEXTS), ("summaries", _TEXT), ("chosen", _NUMBERS)])
 
     def texts_read(self) -> list[str]:
         return [" ".join(sentences) for sentences in self.sentences]
@@ -278,7 +264,7 @@ def write_rows(folder: Path, split: SplitName, rows: StoredRows) -> None:
     """Write one split."""
     table = rows.to_table()
     if rows.clusters is not None:
-        table = table.append_column(_CLUSTERS, pa.array(rows.clusters, _TEXT))
+        table = table.append_column(_CLUSTERS, pa.array(rows.clusters, pa.string()))
     pq.write_table(table, folder / f"{split}.parquet", compression="zstd")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import gzip
 import math
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, TypeVar, cast
+from typing import IO, Any, Literal, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +27,7 @@ from bertline.foundation.manifests import versions_of
 from bertline.tasks.bad_rows import BadRow, BadRows, json_object, label_in, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig, check_delimiting
-from bertline.tasks.source_files import Label, LabelledRow, SourceRows, split_files, with_all_splits
+from bertline.tasks.source_files import Label, LabelledRow, LabelledSplits, split_files, with_all_splits
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Parsed = TypeVar("Parsed")
@@ -70,19 +72,16 @@ def opened_text(path: Path, encoding: str, *, newline: str = "\n") -> Iterator[I
         raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
     except UnicodeError as error:
         # The file is decoded in blocks, so it is read again to find the line.
+        line = 1
         with open_file(path, "rb") as handle:
-            line = _undecodable_line(handle.read(), encoding)
+            content = handle.read()
+        try:
+            content.decode(encoding)
+        except UnicodeDecodeError as where:
+            line += content[: where.start].count(b"\n")
         raise DataError(
             f"{path}:{line} is not text in {encoding}. Set encoding (latin-1, cp1252, utf-16, ...) or fix the file."
         ) from error
-
-
-def _undecodable_line(content: bytes, encoding: str) -> int:
-    try:
-        content.decode(encoding)
-    except UnicodeDecodeError as error:
-        return 1 + content[: error.start].count(b"\n")
-    return 1
 
 
 def decoded_text(path: Path, encoding: str) -> str:
@@ -100,16 +99,14 @@ def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, s
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How a table file is parsed."""
+    """How a table file is parsed; see `TableSourceConfig`."""
 
     format: TableFormat | Literal["auto"]
     header: bool
     quoting: bool
     encoding: str
     separator: str | None = None
-    """Separator of fields of CSV and TSV; None takes the format's own."""
     max_fields: int | None = None
-    """Maximum number of fields of a line; the last one keeps the rest. None means no limit."""
     extra_fields: Literal["error", "ignore"] = "error"
 
     def __post_init__(self) -> None:
@@ -260,7 +257,7 @@ def _delimited_records(
             # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
             if num_lines > 1:
                 raise DataError(str(bad))
-            bad_rows.found(bad)
+            bad_rows.report(bad.reason, str(bad))
             continue
         yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
 
@@ -273,32 +270,30 @@ def _wrong_width(where: str, found: int, width: int, layout: TableLayout) -> Bad
     return BadRow("too_many_fields", f"{problem} extra_fields: ignore reads the first fields alone.")
 
 
-Labels: TypeAlias = Callable[[object], Label]
-"""Function from a cell to the label.
-
-Raises:
-    BadRow: The cell is not a valid label.
-"""
-ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Labels[Label]]
-"""Function that creates the label reader from `label_pattern`, `label_separator` and a dataset's class names."""
+ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Callable[[object], Label]]
+"""Function from `label_pattern`, `label_separator` and a dataset's class names to the reader of labels, which
+raises `BadRow` for a cell that is none."""
 
 
 def _labelled(
     records: Iterable[Record],
     source: str,
     config: TableSourceConfig | HubSourceConfig,
-    labels: Labels[Label],
+    labels: Callable[[object], Label],
     bad_rows: BadRows,
 ) -> list[LabelledRow[Label]]:
     def row(record: Record) -> LabelledRow[Label]:
         value = value_in(record, config.label_column, "source.label_column")
-        pair, group = config.text_pair_column, config.group_column
+        pair, column = config.text_pair_column, config.group_column
+        group = None if column is None else label_in(value_in(record, column, "source.group_column"))
+        if group == "":
+            raise BadRow("empty_group", f"the group in column {column!r} (source.group_column) is empty")
         return LabelledRow(
             record.where,
             _text(record, config.text_column, "source.text_column"),
             None if pair is None else _text(record, pair, "source.text_pair_column"),
             labels(value),
-            None if group is None else _group(record, group),
+            group,
         )
 
     return _parsed(records, source, bad_rows, row)
@@ -315,53 +310,27 @@ def _text(record: Record, column: str | int, option: str) -> str:
     return text
 
 
-def _group(record: Record, column: str | int) -> str:
-    if not (group := label_in(value_in(record, column, "source.group_column"))):
-        raise BadRow("empty_group", f"the group in column {column!r} (source.group_column) is empty")
-    return group
-
-
 def layout_of(config: TableSourceConfig) -> TableLayout:
     """Return how the files of a table source are parsed."""
-    return TableLayout(
-        config.format,
-        config.header,
-        config.quoting,
-        config.encoding,
-        separator=config.separator,
-        max_fields=config.max_fields,
-        extra_fields=config.extra_fields,
-    )
+    return TableLayout(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TableLayout)})
 
 
-def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
-    """Read the files of a table source.
-
-    Raises:
-        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
-    """
-    folder = Path(config.path)
+def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
+    """Read the files of a table source."""
+    folder, layout = Path(config.path), layout_of(config)
     if config.extra_tests and folder.is_file():
         raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
-    layout, bad_rows = layout_of(config), BadRows(config.on_bad_row)
     pattern = None if config.label_pattern is None else re.compile(config.label_pattern)
     labels = read_labels(pattern, config.label_separator, None)
-
-    def rows_of(path: Path) -> list[LabelledRow[Label]]:
-        return _labelled(read_records(path, layout, bad_rows), str(path), config, labels, bad_rows)
-
-    read = {split: rows_of(path) for split, path in split_files(config).items()}
-    extra = {name: rows_of(folder / file) for name, file in config.extra_tests.items()}
-    return SourceRows(read["train"], read.get("dev"), read.get("test"), bad_rows.dropped, extra)
+    files = split_files(config) | {f"test_{name}": folder / file for name, file in config.extra_tests.items()}
+    return {
+        split: _labelled(read_records(path, layout, bad_rows), str(path), config, labels, bad_rows)
+        for split, path in files.items()
+    }
 
 
-def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
-    """Read the splits of a Hugging Face dataset through `datasets`; only data files, never a dataset's code.
-
-    Raises:
-        DataError: The data is invalid. The message names split and row, the problem and how to fix it.
-    """
-    bad_rows = BadRows(config.on_bad_row)
+def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
+    """Read the splits of a Hugging Face dataset through `datasets`; only data files, never a dataset's code."""
 
     def rows_of(split: str) -> list[LabelledRow[Label]]:
         data = _dataset(config, split)
@@ -371,10 +340,9 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
         records = (Record(f"{split}:{number}", cast(Any, values)) for number, values in enumerate(data, start=1))
         return _labelled(records, f"{config.name}/{split}", config, read_labels(None, None, names), bad_rows)
 
-    splits = (config.train_split, config.dev_split, config.test_split)
-    train, dev, test = (None if split is None else rows_of(split) for split in splits)
-    extra = {name: rows_of(split) for name, split in config.extra_tests.items()}
-    return SourceRows(train or [], dev, test, bad_rows.dropped, extra)
+    named = {"train": config.train_split, "dev": config.dev_split, "test": config.test_split}
+    named |= {f"test_{name}": split for name, split in config.extra_tests.items()}
+    return {split: rows_of(name) for split, name in named.items() if name is not None}
 
 
 def _dataset(config: HubSourceConfig, split: str) -> Any:
@@ -389,10 +357,12 @@ def _dataset(config: HubSourceConfig, split: str) -> Any:
 
 def read_table(
     source: TableSourceConfig | HubSourceConfig, config: BaseTaskConfig, read_labels: ReadLabels[Label]
-) -> SourceRows[Label]:
-    """Read a table or dataset, with missing splits cut from train; train is not shortened."""
-    rows = table_rows(source, read_labels) if isinstance(source, TableSourceConfig) else hub_rows(source, read_labels)
-    return with_all_splits(rows, config)
+) -> tuple[LabelledSplits[Label], Counter[str]]:
+    """Read a table or dataset, with missing splits cut from train, and count dropped rows; train is not shortened."""
+    bad_rows = BadRows(source.on_bad_row)
+    read: Callable[..., LabelledSplits[Label]] = table_rows if isinstance(source, TableSourceConfig) else hub_rows
+    splits = read(source, read_labels, bad_rows)
+    return with_all_splits(splits, config, bad_rows.dropped), bad_rows.dropped
 
 
 def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str]:
@@ -401,8 +371,11 @@ def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
-    """What readers of labels as text share: class indices become class names, other cells what `label_in` reads."""
+class SeveralLabels:
+    """Reader of zero or more labels per row, from a list or from text with separators.
+
+    Class indices become class names, other cells what `label_in` reads.
+    """
 
     pattern: re.Pattern[str] | None
     """Regular expression whose first group is the label; None takes the whole cell. Each label of a row must match."""
@@ -427,28 +400,6 @@ class _Words:
             word = value.strip() if isinstance(value, str) else label_in(value)
         return label_in(_matched(word, self.pattern)) if word else ""
 
-
-class OneLabel(_Words):
-    """Reader of one label per row; it does not use the separator."""
-
-    def __call__(self, value: object) -> str:
-        """Return the label of a cell.
-
-        Raises:
-            BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
-        """
-        if isinstance(value, list | tuple | np.ndarray):
-            raise BadRow(
-                "several_labels", f"the label is a list ({value!r}). Set multi_label: true if rows have several labels"
-            )
-        if not (label := self.word(value)):
-            raise BadRow("empty_label", "the label is empty")
-        return label
-
-
-class SeveralLabels(_Words):
-    """Reader of zero or more labels per row, from a list or from text with separators."""
-
     def __call__(self, value: object) -> tuple[str, ...]:
         """Return the labels of a cell in order, without duplicates.
 
@@ -461,6 +412,24 @@ class SeveralLabels(_Words):
         elif isinstance(value, str) and self.separator is not None:
             values = value.split(self.separator)
         return tuple(dict.fromkeys(label for each in values if (label := self.word(each))))
+
+
+class OneLabel(SeveralLabels):
+    """Reader of one label per row; it does not use the separator."""
+
+    def __call__(self, value: object) -> str:  # type: ignore[override]
+        """Return the label of a cell.
+
+        Raises:
+            BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
+        """
+        if isinstance(value, list | tuple | np.ndarray):
+            raise BadRow(
+                "several_labels", f"the label is a list ({value!r}). Set multi_label: true if rows have several labels"
+            )
+        if not (label := self.word(value)):
+            raise BadRow("empty_label", "the label is empty")
+        return label
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -71,22 +70,21 @@ def leaking():
 
 def library(modules):
     config = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=30, num_dev_rows=90, num_test_rows=90)
-    rows = docs_library_rows(modules, config, num_train_rows=None, seed=0)
-    return [row.text for row in rows.dev + rows.test], rows.dropped
+    rows, dropped = docs_library_rows(modules, config, num_train_rows=None, seed=0)
+    return [row.text for row in rows["dev"] + rows["test"]], dropped
 
 
 def match(modules):
     config = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=90, num_test_rows=90)
-    rows = docs_match_rows(modules, config, num_train_rows=None, seed=0)
-    return [row.text_pair for row in rows.dev + rows.test], rows.dropped
+    rows, dropped = docs_match_rows(modules, config, num_train_rows=None, seed=0)
+    return [row.text_pair for row in rows["dev"] + rows["test"]], dropped
 
 
 def parameters(modules):
     config = DocsParametersSourceConfig(
         kind="docs_parameters", min_words=4, max_words=40, num_dev_rows=90, num_test_rows=90
     )
-    dropped: Counter[str] = Counter()
-    made = docs_parameters_sentences(modules, config, num_train_rows=None, seed=0, dropped=dropped)
+    made, dropped = docs_parameters_sentences(modules, config, num_train_rows=None, seed=0)
     return [" ".join(row.words).replace(" .", ".") for split in ("dev", "test") for row in made[split]], dropped
 
 

@@ -51,8 +51,8 @@ MATCHING = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=30
 
 def make(kind, modules, num_train_rows=None, seed=0):
     if kind == "library":
-        return docs_library_rows(modules, LIBRARY, num_train_rows=num_train_rows, seed=seed)
-    return docs_match_rows(modules, MATCHING, num_train_rows=num_train_rows, seed=seed)
+        return docs_library_rows(modules, LIBRARY, num_train_rows=num_train_rows, seed=seed)[0]
+    return docs_match_rows(modules, MATCHING, num_train_rows=num_train_rows, seed=seed)[0]
 
 
 def of_task(kind, modules):
@@ -64,7 +64,7 @@ def of_task(kind, modules):
         splits = sentences(modules).values()
         return [([row.document for row in rows], [row.words for row in rows]) for rows in splits]
     source = make(kind, modules)
-    splits = (source.train, source.dev, source.test)
+    splits = (source["train"], source["dev"], source["test"])
     return [([row.id.partition("#")[0] for row in rows], [row.content_key() for row in rows]) for rows in splits]
 
 
@@ -83,13 +83,13 @@ def test_train_is_pretrained_on_dev_and_test_are_held_out_and_share_no_module_an
 def test_no_library_is_named_in_a_passage(modules):
     names = LibraryNames(["numpy", "pandas", "mpmath"])
     source = make("library", modules)
-    passages = [row.text for rows in (source.train, source.dev, source.test) for row in rows]
+    passages = [row.text for rows in source.values() for row in rows]
     assert passages
     assert [found for text in passages for found in names.found_in(text)] == []
 
 
 def test_signature_alone_and_summary_alone_say_nothing(modules):
-    rows = make("match", modules).train
+    rows = make("match", modules)["train"]
     for column in ("text", "text_pair"):
         labels = {}
         for row in rows:
@@ -104,7 +104,7 @@ def test_a_mismatch_has_the_summary_of_another_function_of_the_same_module(modul
         for docstring in module.docstrings
     }
     by_summary = {summary: id_.partition("#")[0] for id_, summary in own.items()}
-    for row in make("match", modules).train:
+    for row in make("match", modules)["train"]:
         function = row.id.rpartition(":")[0]
         assert (own[function] == row.text_pair) == (row.label == MATCH)
         assert by_summary[row.text_pair] == function.partition("#")[0]
@@ -132,8 +132,10 @@ SEARCH = DocsSearchSourceConfig(
 
 
 def sentences(modules, *, num_train_rows=None, seed=0, sizes=SIZES, dropped=None):
-    dropped = Counter() if dropped is None else dropped
-    return docs_parameters_sentences(modules, sizes, num_train_rows=num_train_rows, seed=seed, dropped=dropped)
+    made, counts = docs_parameters_sentences(modules, sizes, num_train_rows=num_train_rows, seed=seed)
+    if dropped is not None:
+        dropped.update(counts)
+    return made
 
 
 def one_module(text, parameters=("axis", "a", "n"), kind="function", name="f"):

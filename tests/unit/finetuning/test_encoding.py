@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.finetuning.encoding import (
-    LengthSortedBatches,
-    _kept_of_pair,
-    encode_texts,
-    encode_windows,
-)
+from bertline.finetuning.encoding import _kept_of_pair, encode_texts, encode_windows, length_sorted_batches
 
 
 def test_single_passages_and_pairs_are_laid_out_as_bert_does(tokenizer):
@@ -50,7 +45,7 @@ def test_pairs_give_way_as_in_the_reference_code(first, second, room):
 
 def test_every_pass_has_each_row_once_in_another_order(tokenizer, inputs):
     encoded = encode_texts(inputs.learnable_rows(100).texts, None, tokenizer, max_length=16)
-    batches = LengthSortedBatches(encoded.lengths, encoded.batch, batch_size=8, seed=3)
+    batches = length_sorted_batches(encoded.lengths, encoded.batch, batch_size=8, seed=3)
     # A row is known by its ids without padding.
     passes = [[tuple(r[r > 0]) for batch in batches for r in batch["input_ids"].numpy()] for _ in range(2)]
     expected = sorted(tuple(row[:length]) for row, length in zip(encoded.input_ids, encoded.lengths, strict=True))
@@ -63,7 +58,7 @@ def test_length_sorted_batches_pad_less_than_random_ones(tokenizer, inputs):
     encoded = encode_texts(inputs.learnable_rows(256).texts, None, tokenizer, max_length=16)
     padded = sum(
         batch["input_ids"].numel()
-        for batch in LengthSortedBatches(encoded.lengths, encoded.batch, batch_size=16, seed=0)
+        for batch in length_sorted_batches(encoded.lengths, encoded.batch, batch_size=16, seed=0)
     )
     order = np.random.default_rng(0).permutation(256).reshape(16, 16)
     unsorted = sum(encoded.batch(indices)["input_ids"].numel() for indices in order)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import finished_tasks
-import tiny
-from bertline.finetuning.finetune import DivergedError, FineTuningJob, TaskSplit, check_options, fine_tune
+from bertline.finetuning.finetune import DivergedError, check_options, fine_tune
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.classification import Classification
 from bertline.kinds.registry import task_kind
@@ -24,35 +24,11 @@ def kind(inputs):
 
 
 @pytest.fixture
-def job(encoder, inputs, machine, kind):
-    tokenizer = Tokenizer.load(encoder)
-
-    def split(num_rows, pairs=False):
-        rows = inputs.learnable_rows(num_rows, seed=num_rows, pairs=pairs)
-        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-
-    def make(
-        encoder="pretrained",
-        seed=0,
-        pairs=False,
-        folder=encoder,
-        checks=(),
-        runtime=None,
-        kind=kind,
-        **config,
-    ):
-        return FineTuningJob(
-            kind=kind,
-            config=inputs.fine_tuning(**config),
-            encoder=encoder,
-            encoder_folder=folder,
-            train=split(128, pairs),
-            dev=split(64, pairs),
-            seed=seed,
-            machine=machine,
-            runtime=runtime or tiny.runtime(),
-            checks=checks,
-        )
+def job(encoder, inputs, kind, job_of):
+    def make(pairs=False, folder=encoder, kind=kind, encoder="pretrained", seed=0, checks=(), **config):
+        train, dev = (inputs.learnable_rows(num_rows, seed=num_rows, pairs=pairs) for num_rows in (128, 64))
+        made = job_of(kind, folder, train, dev, **config)
+        return replace(made, encoder=encoder, seed=seed, checks=checks)
 
     return make
 

@@ -73,21 +73,6 @@ def test_parts_and_stems_of_words_are_partial_matches(words: Tokenizer, first: s
     assert marks.tolist() == [0, *map(int, of_first), 0, *map(int, of_second), 0]
 
 
-@given(rows=st.lists(st.tuples(WORD_LISTS, WORD_LISTS), min_size=1, max_size=3))
-@settings(max_examples=30)
-def test_texts_that_change_places_keep_their_marks(words: Tokenizer, rows: list[tuple[list[str], list[str]]]) -> None:
-    for one, other in rows:
-        first, second = " ".join([*one, "sorted removekey"]), " ".join([*other, "sorts key"])
-        marks = []
-        for texts in ((first, second), (second, first)):
-            plain = encode_texts([texts[0]], [texts[1]], words, max_length=64)
-            types = with_shared_marked(plain, words).token_type_ids[0, : plain.lengths[0]]
-            found = types // 2
-            cut = int(np.flatnonzero(types % 2)[0])
-            marks.append((found[1 : cut - 1].tolist(), found[cut:-1].tolist()))
-        assert marks[0] == marks[1][::-1]
-
-
 def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_ones(folder: Path) -> None:
     tokenizer = Tokenizer.load(folder)
     plain = encode_texts([" ".join(WORDS[:5])], [" ".join(WORDS[3:8])], tokenizer, max_length=24)

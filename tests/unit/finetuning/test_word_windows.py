@@ -82,14 +82,6 @@ def test_windows_share_what_is_asked_for_and_a_word_is_taken_where_it_sees_most(
     assert taken == [[0, 1, 2, 3], [4, 5], [6, 7, 8, 9]]
 
 
-def test_a_word_that_crosses_the_end_of_a_window_is_taken_from_one_that_holds_all_of_it(tokenizer):
-    # Tokens 3 to 6 of the row, in windows of 0 to 5, 2 to 7 and 4 to 9: the first shows more context, the second all.
-    encoded = encode_words(rows(["a", "a", "a", "abbb", "a", "a", "a"]), LABELS, tokenizer, max_length=8, overlap=4)
-    assert [encoded.words[window][encoded.taken[window]].tolist() for window in range(3)] == [[0, 1, 2], [3], [4, 5, 6]]
-    columns = [encoded.words[window].tolist().index(3) for window in (0, 1)]
-    assert [np.count_nonzero(encoded.words_of_tokens[window] == columns[window]) for window in (0, 1)] == [3, 4]
-
-
 @given(
     words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=20),
     max_length=st.integers(6, 12),

@@ -137,8 +137,6 @@ def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
 
     import torch
 
-    from bertline.kinds.token_classification import _marginals
-
     finished, _ = open_task("crf")
     crf: Any = finished.model.crf
     emissions = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))
@@ -149,7 +147,7 @@ def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
         weight = (score + sum(emissions[0, place, label] for place, label in enumerate(path))).exp()
         for place, label in enumerate(path):
             expected[place, label] += weight
-    found = _marginals(crf, emissions, torch.tensor([3]))[0]
+    found = crf.marginals(emissions, torch.tensor([3]))[0]
     torch.testing.assert_close(found, expected / expected.sum(1, keepdim=True), atol=1e-5, rtol=0)
 
 

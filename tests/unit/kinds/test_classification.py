@@ -16,9 +16,8 @@ from bertline.inference.model import TaskPredictor
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.modeling.losses import focal_factor
-from bertline.tasks.metrics.classification import row_counts, scores_of_counts
+from bertline.tasks.metrics.classification import counts_of_rows, scores_of_counts
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
-from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS
 
 LOW, HIGH = " ".join(WORDS[:10]), " ".join(WORDS[20:30])
@@ -34,27 +33,12 @@ def rows_of(texts, labels):
     return TextRows([str(row) for row in range(len(texts))], texts, None, np.array(labels))
 
 
-def test_where_nothing_is_long_windows_change_no_number(inputs, tokenizer, model, machine):
-    rows = inputs.learnable_rows(30)
-    predictions, batches = [], []
-    for long_texts in ("truncate", "windows"):
-        kind = Classification(inputs.task(long_texts=long_texts, max_length=24), inputs.LABELS)
-        encoded = kind.encode(rows, tokenizer)
-        predictions.append(kind.predict(model, encoded, machine))
-        batches.append(list(kind.training_batches(encoded, batch_size=8, seed=1)))
-    assert (predictions[0] == predictions[1]).all()
-    for one, other in zip(*batches, strict=True):
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[name], other[name]) for name in one)
-        assert (one["weights"] == 1).all()
-
-
 def test_the_probabilities_of_a_row_are_those_of_its_windows_pooled(inputs, tokenizer, model, machine):
     kind = Classification(inputs.task(**WINDOWED), inputs.LABELS)
     long = " ".join(WORDS[:25])
     rows = rows_of(["word1 word2", long, "word30"], [0, 0, 1])
     encoded = kind.encode(rows, tokenizer)
-    assert encoded.windows.num_windows.tolist() == [1, 3, 1]
+    assert encoded.num_windows.tolist() == [1, 3, 1]
     found = kind.predict(model, encoded, machine)
     # Each chunk as a text of its own.
     chunks = [" ".join(WORDS[start : min(start + 10, 25)]) for start in (0, 8, 16)]
@@ -78,25 +62,6 @@ def test_a_long_text_weighs_as_much_in_training_as_a_short_one(inputs, tokenizer
     assert num_windows == len(encoded.sequences) == 1 + 5 + 1 + 2
     assert total == pytest.approx(num_windows)
     assert by_label[0] == pytest.approx(by_label[1])
-
-
-def test_windows_read_what_truncation_cuts_off(inputs, encoder, job_of):
-    """The label stands at the end of a text that is longer than a sequence: truncation can only guess."""
-
-    def rows(num_rows, seed):
-        random = np.random.default_rng(seed)
-        labels = random.integers(0, 2, num_rows)
-        middle = ["word19"] * 12  # without any meaning
-        ends = [" ".join(WORDS[20 * label + word] for word in random.integers(0, 18, 8)) for label in labels]
-        return rows_of([" ".join([*middle, end]) for end in ends], labels)
-
-    scores = {}
-    for long_texts in ("truncate", "windows"):
-        kind = Classification(inputs.task(**{**WINDOWED, "long_texts": long_texts}), inputs.LABELS)
-        job = job_of(kind, encoder, rows(96, 1), rows(48, 2), num_epochs=5, learning_rate=5e-3)
-        scores[long_texts] = fine_tune(job).dev_scores["accuracy"]
-    assert scores["windows"] > 0.9
-    assert scores["truncate"] < 0.75
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
@@ -191,7 +156,7 @@ def test_a_label_without_rows_is_in_no_macro_f1(inputs):
     )
     both = np.concatenate([np.eye(3)[gold], np.eye(3)[predicted]], axis=1)
     assert several.scores(both)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
-    counts = np.stack([row_counts(gold, predicted, 3)])
+    counts = counts_of_rows([gold], [predicted], 3)
     assert scores_of_counts(counts)["macro_f1"] == pytest.approx((1 + 2 / 3) / 2)
 
 
@@ -284,21 +249,10 @@ def test_a_run_learns_labels_by_themselves(kind, encoder, job_of):
     assert set(result.calibration) == {"threshold"}
 
 
-def test_the_loss_is_binary_cross_entropy(kind):
+def test_smoothing_moves_the_targets_of_binary_cross_entropy_towards_one_half(kind):
     logits, labels = torch.randn(6, 3), torch.randint(0, 2, (6, 3))
-    batch = {"labels": labels, "weights": torch.ones(6)}
-
-    def loss(*options):
-        return kind.loss_of_logits(logits, batch, LossOptions(*options)).item()
-
-    plain = F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
-    assert loss(0.0, None) == pytest.approx(plain.mean().item())
-    assert loss(0.0, torch.full((3,), 7.0)) == pytest.approx(plain.mean().item())
-    assert loss(0.0, torch.tensor([1.0, 0.0, 3.0])) == pytest.approx(
-        ((plain[:, 0] + 3 * plain[:, 2]) / 4).mean().item()
-    )
-    smoothed = F.binary_cross_entropy_with_logits(logits, labels.float() * 0.8 + 0.1)
-    assert loss(0.2, None) == pytest.approx(smoothed.item())
+    loss = kind.loss_of_logits(logits, {"labels": labels, "weights": torch.ones(6)}, LossOptions(0.2))
+    torch.testing.assert_close(loss, F.binary_cross_entropy_with_logits(logits, labels.float() * 0.8 + 0.1))
 
 
 def test_dev_chooses_the_threshold_and_keeps_the_middle_where_nothing_is_better(kind):
@@ -324,21 +278,3 @@ def test_the_table_has_no_label_one_label_and_several(kind):
     assert kind.details(rows, predictions, {})["by_label"]["three"] == {
         "f1": 0.0, "precision": 0.0, "recall": 0.0, "rows": 0,
     }  # fmt: skip
-
-
-def test_windows_pool_each_label_by_itself(inputs, encoder, machine):
-    config = inputs.task(
-        multi_label=True, metric="micro_f1", long_texts="windows", max_length=12, window_overlap=2
-    )  # fmt: skip
-    kind = MultiLabel(config, LABELS)
-    tokenizer = Tokenizer.load(encoder)
-    model = kind.new_model(encoder, HeadSettings(0.0, 3, "plain"))
-    chunks = [" ".join(WORDS[:10]), " ".join(WORDS[8:16])]
-
-    def predicted(texts):
-        rows = MultiLabelRows(
-            [str(i) for i in range(len(texts))], texts, None, np.zeros((len(texts), 3), dtype=np.int64)
-        )
-        return kind.predict(model, kind.encode(rows, tokenizer), machine)
-
-    assert predicted([" ".join(WORDS[:16])])[0] == pytest.approx(predicted(chunks).mean(axis=0), abs=1e-6)

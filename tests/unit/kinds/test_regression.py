@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+import finished_tasks
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
-from bertline.kinds.regression import Regression, RegressionTaskConfig
+from bertline.kinds.regression import Regression
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import NumberRows
@@ -18,20 +19,8 @@ from tiny import WORDS
 
 
 @pytest.fixture
-def task(inputs):
-    def make(**changes):
-        source = inputs.table_source(text_pair_column="other", label_column="score")
-        fields = {
-            "kind": "regression", "source": source, "low": 1.0, "high": 5.0, "head": "linear", "pooling": "mean",
-            "metric": "pearson", "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (),
-            "max_dev_rows": None, "max_test_rows": None,
-            "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None,
-            "teacher": None, "unlabelled": None, "num_trials": None,
-            "space": {}, "fine_tuning": {},
-        }  # fmt: skip
-        return RegressionTaskConfig(**{**fields, **changes})
-
-    return make
+def task():
+    return lambda **changes: finished_tasks.config_of("linear", **{"low": 1.0, "metric": "pearson", **changes})
 
 
 def alike_rows(num_rows, seed=0, halves=2):

@@ -8,9 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-import transformers
 
-import search_inputs
 import search_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import fine_tune
@@ -18,8 +16,8 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
 from bertline.kinds.reranking import Reranking
-from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.stored_rows import CandidateRows
+from finished_tasks import config_of
 from sweep_pieces import baselines_of
 
 
@@ -41,7 +39,7 @@ def rows(num_rows, seed=0):
 
 
 def kind_of(**changes) -> Reranking:
-    kind = task_kind(search_inputs.reranking(search_inputs.beir_source(""), **changes), [])
+    kind = task_kind(inputs.reranking(inputs.beir_source(""), **changes), [])
     assert isinstance(kind, Reranking)
     return kind
 
@@ -55,21 +53,6 @@ def test_it_learns_an_order_and_says_what_it_was_before(encoder, tokenizer, job_
     assert set(before) == set(result.dev_scores) == {"map", "mrr", "ndcg@10"}
     assert before["map"] < 0.8 < 0.95 < result.dev_scores["map"]
     assert not kind.is_degenerate(dev, predictions, {})
-
-
-def test_scores_are_the_logits_of_transformers(encoder, tokenizer, tmp_path):
-    kind, some = kind_of(), rows(3)
-    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=0, attention="plain"))
-    kind.save_model(model, tmp_path)
-    theirs = transformers.BertForSequenceClassification.from_pretrained(tmp_path).eval()
-    assert theirs.config.num_labels == 1
-    encoded = kind.encode(some, tokenizer)
-    batch = encoded.sequences.batch(np.arange(15))
-    with torch.no_grad():
-        expected = theirs(**batch).logits[:, 0].numpy()
-    loaded = kind.load_model(tmp_path)
-    for each in (model, loaded):
-        assert np.allclose(np.concatenate(kind.predict(each, encoded, tiny.machine())), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("num_negatives", "expected"), [(0, 3), (1, 1), (2, 2), (9, 3)])
@@ -145,12 +128,9 @@ def test_the_pair_baseline_orders_candidates_by_what_they_share_with_the_query()
 
 
 def answers_source(folder, **changes):
-    fields = {
-        "kind": "answers", "path": str(folder), "train_file": "train.csv", "dev_file": "dev.csv",
-        "test_file": "test.csv", "query_column": "qtext", "text_column": "atext", "label_column": "label",
-        "quoting": True, "encoding": "utf-8", "on_bad_row": "error",
-    }  # fmt: skip
-    return AnswersSourceConfig(**{**fields, **changes})
+    files = {f"{split}_file": f"{split}.csv" for split in ("train", "dev", "test")}
+    columns = {"query_column": "qtext", "text_column": "atext", "label_column": "label"}
+    return config_of("reranking", {"path": str(folder), **files, **columns, **changes}).source
 
 
 def write_answers(folder, split, rows, header="qtext,label,atext"):

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,16 +17,7 @@ from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
-from bertline.kinds.retrieval import (
-    EncodedSearch,
-    Found,
-    Retrieval,
-    VectorIndex,
-    contrastive_loss,
-    found_by,
-    pair_batches,
-    tuned_bm25,
-)
+from bertline.kinds.retrieval import EncodedSearch, Found, Retrieval, VectorIndex, found_by, pair_batches, tuned_bm25
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, write_rows
 
@@ -116,39 +106,15 @@ class TestBatches:
         assert all(len(documents) == 3 and documents[0] == 0 for documents in drawn)
         assert len(set(drawn)) > 1
 
-    def test_the_loss_leaves_out_what_is_relevant_too(self):
-        similarities = torch.tensor([[2.0, 5.0, 1.0], [0.5, 1.0, 3.0]], dtype=torch.float64)
+    def test_the_loss_divides_by_the_temperature_and_leaves_out_what_is_relevant_too(self):
+        kind = kind_of(collection()[1], temperature=0.5)
+        queries, documents = torch.eye(2, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
         masked = torch.tensor([[False, True, False], [False, False, False]])
-        targets = torch.tensor([0, 2])
-        expected = (
-            -(
-                math.log(math.exp(2) / (math.exp(2) + math.exp(1)))
-                + math.log(math.exp(3) / (math.exp(0.5) + math.exp(1) + math.exp(3)))
-            )
-            / 2
-        )
-        assert contrastive_loss(similarities, targets, masked).item() == pytest.approx(expected, abs=1e-6)
-
-    def test_temperature_divides_the_cosine(self, encoder, tokenizer):
-        words, documents = collection()
-        train = rows(words, range(8))
-        losses = {}
-        for temperature in (1.0, 0.1):
-            kind = kind_of(documents, temperature=temperature)
-            encoded, model = kind.encode(train, tokenizer), model_of(kind, encoder).eval()
-            batch = next(iter(kind.training_batches(encoded, batch_size=8, seed=0)))
-            losses[temperature] = kind.loss(model, batch, LossOptions()).item()
-            sides = (kind.vectors(model, each, tiny.machine()) for each in (encoded.queries, encoded.documents))
-            queries, vectors = sides
-            order = (batch["query_input_ids"][:, None, :] == torch.from_numpy(encoded.queries.input_ids)[None]).all(-1)
-            chosen = queries[order.int().argmax(1).numpy()]
-            shown = (batch["document_input_ids"][:, None] == torch.from_numpy(encoded.documents.input_ids)[None]).all(
-                -1
-            )
-            cosines = torch.from_numpy(chosen @ vectors[shown.int().argmax(1).numpy()].T)
-            expected = torch.nn.functional.cross_entropy(cosines / temperature, batch["targets"]).item()
-            assert losses[temperature] == pytest.approx(expected, abs=1e-4)
-        assert losses[1.0] != pytest.approx(losses[0.1])
+        batch = {"targets": torch.tensor([0, 2]), "also_relevant": masked}
+        of_first = torch.stack([documents[0], documents[2]])[:, 0] / 0.5
+        of_second = documents[:, 1] / 0.5
+        expected = -(of_first.log_softmax(0)[0] + of_second.log_softmax(0)[2]) / 2
+        torch.testing.assert_close(kind.hard_loss(None, [queries, documents], batch, LossOptions()), expected)
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 5), st.integers(1, 80), st.integers(0, 100))
@@ -206,18 +172,6 @@ class TestScoring:
 
 
 class TestFolders:
-    def test_a_saved_model_is_a_bert_model_and_finds_the_same(self, encoder, tokenizer, tmp_path):
-        words, documents = collection()
-        kind, queries = kind_of(documents), rows(words, range(5))
-        model = model_of(kind, encoder)
-        kind.save_model(model, tmp_path / "saved")
-        assert transformers.AutoConfig.from_pretrained(tmp_path / "saved").architectures == ["BertModel"]
-        encoded = kind.encode(queries, tokenizer)
-        loaded = kind.load_model(tmp_path / "saved")
-        first, second = (kind.predict(each, encoded, tiny.machine()) for each in (model, loaded))
-        assert np.array_equal(first.documents, second.documents)
-        assert not kind.has_new_head(model)
-
     def test_the_collection_is_read_with_the_rows(self, tmp_path, tokenizer):
         words, documents = collection()
         write_rows(tmp_path, COLLECTION, documents)

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 import bertline
-import finetuning_inputs as inputs
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import HeadSettings
 from bertline.kinds.sentence_labelling import (
-    LabelledSentencesSourceConfig,
     SentenceLabelling,
     SentenceLabellingTaskConfig,
     SentenceRows,
@@ -25,25 +23,15 @@ from bertline.kinds.sentence_labelling import (
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
-from finished_tasks import Finished, finish
+from finished_tasks import Finished, config_of, finish
 from sweep_pieces import baselines_of
 
 LABELS = ("first", "later")
 
 
 def task(path: Path | str = "", *, on_bad_row: Any = "error", **changes: Any) -> SentenceLabellingTaskConfig:
-    source = LabelledSentencesSourceConfig(
-        kind="labelled_sentences",
-        path=str(path),
-        train_file=None,
-        dev_file=None,
-        test_file=None,
-        sentences_column="sentences",
-        labels_column="labels",
-        on_bad_row=on_bad_row,
-    )
-    fields = {"source": source, "labels": None, "metric": "accuracy", **tiny.task_fields(max_length=64)}
-    return SentenceLabellingTaskConfig(kind="sentence_labelling", **{**fields, **changes})
+    source = {"path": str(path), "on_bad_row": on_bad_row}
+    return config_of("sentence_labelling", source, **{"max_length": 64, **changes})
 
 
 def document(number: int, *labels: Any) -> dict[str, Any]:
@@ -118,15 +106,10 @@ def test_a_long_document_is_read_in_groups_of_whole_sentences_and_all_are_traine
     assert sorted(batch["labels"][batch["labels"] != IGNORED_LABEL].tolist()) == [0, 1, 1]
 
 
-def test_a_run_learns_what_only_the_context_tells(encoder: Path, tokenizer: Tokenizer) -> None:
+def test_a_run_learns_what_only_the_context_tells(encoder: Path, tokenizer: Tokenizer, job_of: Any) -> None:
     kind = SentenceLabelling(task(), LABELS)
     train, dev = rows(120, 0), rows(60, 1)
-    job = FineTuningJob(
-        kind=kind, config=inputs.fine_tuning(num_epochs=8, learning_rate=1e-2), encoder="pretrained",
-        encoder_folder=encoder, train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),
-        dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)), seed=0, machine=tiny.machine(),
-        runtime=tiny.runtime(),
-    )  # fmt: skip
+    job = job_of(kind, encoder, train, dev, num_epochs=8, learning_rate=1e-2)
     frozen = FrozenEncoder(encoder, tiny.machine(), max_length=64)
     made = {one.name: one for one in baselines_of(kind, train, dev, {"test": dev}, tokenizer, frozen)}
     assert list(made) == ["majority", "word_ngrams", "context_ngrams", "static_embeddings", "frozen_encoder"]

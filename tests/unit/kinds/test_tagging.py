@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 import bertline
-import finetuning_inputs as inputs
-import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.kinds.tagging import (
-    ConlluSourceConfig,
     TaggedWord,
     Tagging,
     TaggingTaskConfig,
@@ -23,8 +20,7 @@ from bertline.kinds.tagging import (
 )
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tokenization.tokenizer import Tokenizer
-from finished_tasks import Finished, finish
+from finished_tasks import Finished, config_of, finish
 from sweep_pieces import baselines_of
 
 FILE = """\
@@ -46,19 +42,13 @@ FILE = """\
 """
 
 
-def source(path: Path | str = "", **changes: Any) -> ConlluSourceConfig:
-    fields = {"train_file": None, "dev_file": None, "test_file": None, "tags": "upos", "on_bad_row": "error"}
-    return ConlluSourceConfig(kind="conllu", path=str(path), **{**fields, **changes})
-
-
-def task(path: Path | str = "", **changes: Any) -> TaggingTaskConfig:
-    fields = {"word_logits": "first", "word_case": "plain", "window_overlap": 4, "metric": "accuracy"}
-    return TaggingTaskConfig(kind="tagging", **{"source": source(path), **fields, **tiny.task_fields(), **changes})
+def task(path: Path | str = "", **source: Any) -> TaggingTaskConfig:
+    return config_of("tagging", {"path": str(path), **source}, window_overlap=4)
 
 
 def read(folder: Path, text: str, **changes: Any) -> list[Any]:
     (folder / "a.conllu").write_text(text)
-    return read_conllu(folder / "a.conllu", source(**changes), BadRows(changes.get("on_bad_row", "error")))
+    return read_conllu(folder / "a.conllu", task(**changes).source, BadRows(changes.get("on_bad_row", "error")))
 
 
 def test_words_are_read_and_multiword_tokens_and_empty_nodes_are_not(tmp_path: Path) -> None:
@@ -141,15 +131,9 @@ def test_scores_are_those_of_scikit_learn() -> None:
     assert [details[label]["support"] for label in LABELS] == np.bincount(gold).tolist()
 
 
-def test_a_run_learns_and_the_baselines_are_strong(encoder: Path, tokenizer: Tokenizer) -> None:
+def test_a_run_learns_and_the_baselines_are_strong(encoder: Path, job_of: Any) -> None:
     kind = Tagging(task(), LABELS)
     train, dev = rows(200, 0), rows(60, 1)
-    job = FineTuningJob(
-        kind=kind, config=inputs.fine_tuning(num_epochs=4, learning_rate=1e-2), encoder="pretrained",
-        encoder_folder=encoder, train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),
-        dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)), seed=0, machine=tiny.machine(),
-        runtime=tiny.runtime(),
-    )  # fmt: skip
     most_frequent, window = baselines_of(kind, train, dev, {"test": dev})
     assert (most_frequent.name, window.name) == ("most_frequent_tag", "window_tagger")
     by_word, by_window = (
@@ -157,6 +141,7 @@ def test_a_run_learns_and_the_baselines_are_strong(encoder: Path, tokenizer: Tok
     )
     assert 0.9 < by_word < by_window
     assert "threshold" not in window.settings
+    job = job_of(kind, encoder, train, dev, num_epochs=4, learning_rate=1e-2)
     assert fine_tune(job).dev_scores["accuracy"] > 0.9
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 
 import tiny
@@ -18,7 +17,7 @@ from bertline.kinds.token_classification import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.sweep.baselines.linear import window_tagger
-from bertline.sweep.baselines.vectors import FrozenEncoder, tagging_baseline
+from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -92,24 +91,15 @@ def test_predictions_do_not_depend_on_what_else_is_in_the_batch(encoder, tokeniz
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_every_word_of_a_long_row_has_a_label(encoder, tokenizer, head):
+def test_each_word_of_a_long_row_has_a_label_and_how_sure_it_is_fits_how_sure_the_row_is(encoder, tokenizer, head):
     tagging = kind(head=head, max_length=10)
-    some = rows(8, longest=60)
-    found = tagging.predict(with_opinions(new_model(tagging, encoder)), tagging.encode(some, tokenizer), tiny.machine())
-    assert [len(labels) for labels in found.labels] == [len(words) for words in some.words]
-    assert ((found.confidences >= 0) & (found.confidences <= 1)).all()
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_how_sure_each_word_is_fits_how_sure_the_row_is(encoder, tokenizer, head):
-    tagging = kind(head=head)
-    some = rows(30)
+    some = rows(30, longest=60)
     found = tagging.predict(with_opinions(new_model(tagging, encoder)), tagging.encode(some, tokenizer), tiny.machine())
     for row, of_words in enumerate(found.word_confidences):
         assert len(of_words) == len(some.words[row])
         # No word can be less likely than the whole row; words that do not know each other multiply to it.
-        assert found.confidences[row] <= of_words.min() * (1 + 1e-4)
-        assert of_words.max() <= 1 + 1e-5
+        assert found.confidences[row] <= of_words.min() * (1 + 1e-3)
+        assert of_words.max() <= 1 + 1e-3
         if head == "softmax" or len(of_words) == 1:
             assert of_words.prod() == pytest.approx(found.confidences[row], rel=1e-3)
 
@@ -155,54 +145,14 @@ def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, to
 
 
 def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
-    tagging = kind()
+    tagging, weights = kind(), torch.tensor([0.1, 1.0, 2.0, 3.0, 5.0])
     model, batch = new_model(tagging, encoder), tagging.encode(rows(6), tokenizer).batch(np.arange(6))
-    labels = batch["word_labels"]
-    found = sorted({*labels.flatten().tolist()} - {IGNORED_LABEL})
-    assert len(found) > 1
-
-    def loss(smoothing, weights, word_labels=labels):
-        return tagging.loss(model, {**batch, "word_labels": word_labels}, LossOptions(smoothing, weights)).item()
-
-    # A weighted mean over words, so the plain losses of single classes add up by their sums of weights.
-    alone = {one: loss(0.0, None, labels.where(labels == one, IGNORED_LABEL)) for one in found}
-    counts = {one: int((labels == one).sum()) for one in found}
-    weights = torch.tensor([0.1, 1.0, 2.0, 3.0, 5.0])
-    shares = {one: weights[one].item() * counts[one] for one in found}
-    expected = sum(shares[one] * alone[one] for one in found) / sum(shares.values())
-    assert loss(0.0, weights) == pytest.approx(expected, rel=1e-5)
-    # Smoothing moves towards a target that is equal for all classes, whatever the label.
-    even = loss(1.0, None)
-    assert loss(1.0, None, labels.where(labels == IGNORED_LABEL, found[0])) == pytest.approx(even, rel=1e-5)
-    assert loss(0.2, None) == pytest.approx(0.8 * loss(0.0, None) + 0.2 * even, rel=1e-5)
-
-
-def test_label_counts_are_over_words():
-    some = TaggedRows(["a"], ["a"], [["x", "y", "z"]], [["O", "B-PER", "O"]])
-    assert kind().label_counts(some).tolist() == [2, 0, 0, 1, 0]
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_a_saved_model_predicts_the_same_and_is_read_by_transformers(encoder, tokenizer, tmp_path, head):
-    tagging = kind(head=head)
-    model, some = with_opinions(new_model(tagging, encoder)), rows(10)
-    tagging.save_model(model, tmp_path)
-    loaded = tagging.load_model(tmp_path)
-    encoded = tagging.encode(some, tokenizer)
-    before, after = (tagging.predict(m, encoded, tiny.machine()) for m in (model, loaded))
-    assert [p.tolist() for p in before.labels] == [p.tolist() for p in after.labels]
-    np.testing.assert_allclose(before.confidences, after.confidences, rtol=1e-5)
-    assert (tmp_path / "crf.safetensors").exists() == (head == "crf")
-
-    reference, report = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    assert reference.config.id2label == dict(enumerate(LABELS))
-    batch = encoded.batch(np.arange(4))
-    given = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-    with torch.no_grad():
-        ours, theirs = loaded.eval()(*given.values()), reference.eval()(**given).logits
-    seen = batch["attention_mask"].bool()
-    torch.testing.assert_close(ours[seen], theirs[seen], rtol=1e-4, atol=1e-5)
+    logits, labels = tagging.training_outputs(model, batch), batch["word_labels"]
+    is_word = labels != IGNORED_LABEL
+    assert len(labels[is_word].unique()) > 1
+    for smoothing in (0.0, 0.2):
+        expected = F.cross_entropy(logits[is_word], labels[is_word], weight=weights, label_smoothing=smoothing)
+        torch.testing.assert_close(tagging.loss(model, batch, LossOptions(smoothing, weights)), expected)
 
 
 def test_scores_table_and_details_say_the_same():
@@ -311,37 +261,6 @@ class TestMostFrequentTag:
 
 
 class TestLinearTaggers:
-    def test_what_a_word_continues_is_read_from_its_neighbours(self):
-        """A word's own tag is not enough here: continuations continue whatever precedes them."""
-        tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
-        found = {}
-        given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
-        for baseline in given.kind.baselines(given):
-            statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
-            found[baseline.name] = tagging.scores(statistics)["entity_f1"]
-        assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
-
-    @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
-    def test_an_untrained_encoders_vectors_of_words_tell_their_tags(self, encoder, name):
-        """Each word's vector is one of its own; a window of 16 tokens does not hold the longer rows."""
-        tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (150, 60, 70)]
-        given = BaselineInputs(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
-
-        def made():
-            frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
-            (baseline,) = tagging_baseline(name, replace(given, encoder=frozen))
-            return baseline.predictions["test"]
-
-        found = made()
-        most_frequent = given.kind.baselines(given)[0]
-        scores = [
-            tagging.scores(tagging.statistics(splits[2], predictions, {}))["entity_f1"]
-            for predictions in (found, most_frequent.predictions["test"])
-        ]
-        assert scores[0] > scores[1] - 0.05 and scores[0] > 0.3
-        again = made()
-        assert all(np.array_equal(one, other) for one, other in zip(found.labels, again.labels, strict=True))
-
     def test_a_words_vector_is_the_mean_of_its_tokens(self, encoder, tokenizer):
         words = ["word1", "word2-word3", "word4"]
         ids = [tokenizer.cls_id, *(i for found in tokenizer.encode_literally(words) for i in found), tokenizer.sep_id]

@@ -11,25 +11,9 @@ from torchmetrics.functional.text import squad
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 
 PARTS = [
-    "the",
-    "a",
-    "An",
-    "THE",
-    "cat",
-    "Cat",
-    "dog",
-    "12",
-    "3.5",
-    "é",
-    "É",
-    "co-op",
-    "!",
-    "...",
-    "“x”",
-    "東京",
-    "İ",
+    "the", "a", "An", "THE", "cat", "Cat", "dog", "12", "3.5", "é", "É", "co-op", "!", "...", "“x”", "東京", "İ",
     "cat's",
-]
+]  # fmt: skip
 texts = st.lists(st.sampled_from(PARTS), max_size=6).flatmap(
     lambda parts: st.sampled_from([" ", "", "  ", "\n", ". "]).map(lambda space: space.join(parts))
 )

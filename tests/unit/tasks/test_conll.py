@@ -12,17 +12,7 @@ from bertline.kinds.token_classification import TokenClassification
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
 from bertline.tasks.conll import read_conll
-from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.stored_rows import TaggedRows, read_rows, read_task_manifest
-
-
-def source(**changes):
-    fields = {
-        "kind": "conll", "path": "", "train_file": "train.conll", "dev_file": None, "test_file": None,
-        "word_column": 0, "tag_column": 1, "separator": "tab", "types": None, "encoding": "utf-8",
-        "on_bad_row": "error",
-    }  # fmt: skip
-    return ConllSourceConfig(**{**fields, **changes})
 
 
 @pytest.fixture
@@ -30,7 +20,7 @@ def read(tmp_path):
     def make(content, bad_rows=None, **changes):
         path = tmp_path / "train.conll"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_conll(path, source(**changes), bad_rows or BadRows("error"))
+        return read_conll(path, tiny.conll_source(**changes), bad_rows or BadRows("error"))
 
     return make
 

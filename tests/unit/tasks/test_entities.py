@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.tasks.entities import by_type, row_statistics, scores_of, to_iob2, types_of
@@ -54,7 +53,6 @@ def test_whatever_the_order_the_result_is_sound_iob2_and_keeps_what_is_inside(ta
 
 
 CASES = json.loads((Path(__file__).parent / "seqeval_1_2_2.json").read_text())
-TAGS = ["O", "O", *(f"{letter}-{kind}" for letter in "BI" for kind in ("PER", "LOC", "creative-work"))]
 
 
 def statistics(gold, predicted):
@@ -68,22 +66,6 @@ def test_recorded_scores_of_seqeval(number):
     found, types = statistics([s.split() for s in case["gold"]], [s.split() for s in case["predicted"]])
     assert scores_of(found) == pytest.approx(case["scores"], abs=1e-12)
     assert by_type(found, types) == {kind: pytest.approx(scores, abs=1e-12) for kind, scores in case["by_type"].items()}
-
-
-@settings(max_examples=200)  # the first example imports seqeval
-@given(st.lists(st.lists(st.tuples(*[st.sampled_from(TAGS)] * 2), min_size=1, max_size=12), min_size=1, max_size=5))
-def test_any_tags_score_as_in_seqeval(rows):
-    seqeval = pytest.importorskip("seqeval.metrics")
-    gold = [[one for one, _ in row] for row in rows]
-    predicted = [[other for _, other in row] for row in rows]
-    found, _ = statistics(gold, predicted)
-    scores = scores_of(found)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about scores with nothing to count
-        assert scores["entity_f1"] == pytest.approx(seqeval.f1_score(gold, predicted), abs=1e-12)
-        assert scores["precision"] == pytest.approx(seqeval.precision_score(gold, predicted), abs=1e-12)
-        assert scores["recall"] == pytest.approx(seqeval.recall_score(gold, predicted), abs=1e-12)
-        assert scores["accuracy"] == pytest.approx(seqeval.accuracy_score(gold, predicted), abs=1e-12)
 
 
 def test_rows_add_up_so_that_samples_of_rows_can_be_scored():

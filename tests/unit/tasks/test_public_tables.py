@@ -9,8 +9,8 @@ import datasets
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
-from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows
 from shipped_tasks import shipped
@@ -46,13 +46,8 @@ def test_mnli_is_read_with_both_of_its_dev_files(tmp_path, python_docs):
 
 
 def hub_config(name, **changes):
-    fields = {
-        "kind": "hub", "name": str(name), "revision": "main", "subset": None, "train_split": "train",
-        "dev_split": None, "test_split": None, "extra_tests": {}, "on_bad_row": "error",
-        "text_column": "text", "text_pair_column": None,
-        "label_column": "label",
-    }  # fmt: skip
-    return HubSourceConfig(**{**fields, **changes})
+    splits = {"dev_split": None, "test_split": None}
+    return shipped("hub", None, **{"name": str(name), "revision": "main", **splits, **changes}).source
 
 
 def test_a_dataset_is_read_by_column_names(tmp_path, monkeypatch):
@@ -60,13 +55,13 @@ def test_a_dataset_is_read_by_column_names(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     rows = [{"text": f"text {number}", "label": number % 2} for number in range(10)]
     (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = hub_rows(hub_config(tmp_path / "data"), OneLabel)
-    assert [(row.text, row.label) for row in source.train[:2]] == [("text 0", "0"), ("text 1", "1")]
-    assert source.dev is source.test is None
+    splits = hub_rows(hub_config(tmp_path / "data"), OneLabel, BadRows("error"))
+    assert [(row.text, row.label) for row in splits["train"][:2]] == [("text 0", "0"), ("text 1", "1")]
+    assert [*splits] == ["train"]
     with pytest.raises(DataError, match="no column 'words'.*'text', 'label'"):
-        hub_rows(hub_config(tmp_path / "data", text_column="words"), OneLabel)
+        hub_rows(hub_config(tmp_path / "data", text_column="words"), OneLabel, BadRows("error"))
     with pytest.raises(DataError, match="split 'validation'"):
-        hub_rows(hub_config(tmp_path / "data", dev_split="validation"), OneLabel)
+        hub_rows(hub_config(tmp_path / "data", dev_split="validation"), OneLabel, BadRows("error"))
 
 
 @pytest.mark.parametrize("form", ["save_to_disk", "parquet"])
@@ -102,11 +97,12 @@ def test_class_numbers_of_a_dataset_get_their_names_and_unlabelled_rows_are_bad_
     data = datasets.Dataset.from_dict(rows, features=features)
     monkeypatch.setattr(datasets, "load_dataset", lambda *arguments, **options: data)
     config = hub_config("somewhere/some", on_bad_row="skip", extra_tests={"other": "other"})
-    source = hub_rows(config, OneLabel)
-    assert [row.label for row in source.train] == ["yes", "no"]
-    assert [row.id for row in source.extra_tests["other"]] == ["other:1", "other:2"]
-    assert source.dropped == {"unknown_label": 2}
-    several = hub_rows(hub_config("somewhere/some", label_column="topics"), SeveralLabels)
-    assert [row.label for row in several.train] == [("art", "sport"), (), ("sport",)]
+    bad_rows = BadRows("skip")
+    splits = hub_rows(config, OneLabel, bad_rows)
+    assert [row.label for row in splits["train"]] == ["yes", "no"]
+    assert [row.id for row in splits["test_other"]] == ["other:1", "other:2"]
+    assert bad_rows.dropped == {"unknown_label": 2}
+    several = hub_rows(hub_config("somewhere/some", label_column="topics"), SeveralLabels, BadRows("error"))
+    assert [row.label for row in several["train"]] == [("art", "sport"), (), ("sport",)]
     with pytest.raises(DataError, match=r"some/train:3.*set it to null"):
-        hub_rows(hub_config("somewhere/some"), OneLabel)
+        hub_rows(hub_config("somewhere/some"), OneLabel, BadRows("error"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,12 @@ import tiny
 from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.tasks.build import build_task
-from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import capped
 from bertline.tasks.stored_rows import read_task_manifest
+from finished_tasks import config_of
 from no_packages import NO_PACKAGES
 
 NUM_ROWS = 60
-FILES: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": None, "on_bad_row": "error"}
 
 
 def sentence(number: int) -> str:
@@ -36,13 +34,8 @@ def conll(path: Path, **fields: Any) -> TokenClassificationTaskConfig:
 def answers(path: Path, **fields: Any) -> RerankingTaskConfig:
     rows = [f"question {n},{sentence(n + right)},{right}" for n in range(NUM_ROWS) for right in (0, 1)]
     path.write_text("\n".join(["query,text,label", *rows]) + "\n")
-    source = AnswersSourceConfig(
-        kind="answers", path=str(path), query_column="query", text_column="text", label_column="label", quoting=True,
-        encoding="utf-8", **FILES,
-    )  # fmt: skip
-    return RerankingTaskConfig(
-        kind="reranking", source=source, num_candidates=2, num_negatives=0, metric="map", **fields
-    )
+    columns = {"query_column": "query", "text_column": "text", "label_column": "label"}
+    return config_of("reranking", {"path": str(path), **columns}, num_candidates=2, **fields)
 
 
 SOURCES = {"rows.conll": conll, "rows.csv": answers}
@@ -68,16 +61,12 @@ def test_what_stays_is_a_sample_that_grows_with_the_cap_and_keeps_its_order() ->
     config = search_inputs.retrieval(search_inputs.beir_source(""))
     rows = [f"row {number}" for number in range(200)]
     dropped = Counter[str]()
-    few, more = (capped(rows, str, "dev", _with(config, max_dev_rows=n), dropped) for n in (10, 40))
+    few, more = (capped(rows, str, "dev", replace(config, max_dev_rows=n), dropped) for n in (10, 40))
     assert set(few) < set(more)
     assert more == [row for row in rows if row in set(more)]
     assert more != rows[:40]
-    assert capped(rows[::-1], str, "dev", _with(config, max_dev_rows=40), dropped) == more[::-1]
-    assert capped(rows, str, "train", _with(config, max_dev_rows=1, max_test_rows=1), dropped) == rows
-    assert capped(rows, str, "test_other", _with(config, max_test_rows=5), dropped) != rows[:5]
+    assert capped(rows[::-1], str, "dev", replace(config, max_dev_rows=40), dropped) == more[::-1]
+    assert capped(rows, str, "train", replace(config, max_dev_rows=1, max_test_rows=1), dropped) == rows
+    assert capped(rows, str, "test_other", replace(config, max_test_rows=5), dropped) != rows[:5]
     assert dropped == {"dev_row_above_max_dev_rows": 190 + 160 + 160, "test_other_row_above_max_test_rows": 195}
     assert capped(rows, str, "dev", config, dropped) == rows
-
-
-def _with(config: BaseTaskConfig, **changes: Any) -> BaseTaskConfig:
-    return dataclasses.replace(config, **changes)

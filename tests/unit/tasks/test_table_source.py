@@ -129,11 +129,6 @@ def test_one_label_is_a_word(value, label):
     assert OneLabel(None, None, None)(value) == label
 
 
-def test_class_numbers_get_their_names():
-    assert OneLabel(None, None, ["no", "yes"])(1) == "yes"
-    assert SeveralLabels(None, None, ["a", "b", "c"])([2, 0]) == ("c", "a")
-
-
 @pytest.mark.parametrize(
     ("value", "labels"),
     [

@@ -66,11 +66,6 @@ class TestSeveralLabels:
                 assert labels == TOPICS[int(text.split()[1]) % 4]
 
 
-def test_integer_classes_have_the_index_of_their_value(tmp_path, task, table_source, built):
-    write_tsv(tmp_path / "rows.tsv", [(f"text {number}", number % 12) for number in range(120)])
-    assert read_task_manifest(built(task(table_source(tmp_path / "rows.tsv"))))["labels"] == [*map(str, range(12))]
-
-
 class TestNumbers:
     def test_numbers_and_pairs_are_stored(self, tmp_path, number_task, table_source, built):
         write_tsv(

@@ -1,1 +1,36 @@
-"""Metrics with the formulas of their reference implementations, in NumPy; one module per family."""
+"""Metrics with the formulas of their reference implementations, in NumPy; one module per family. Their names."""
+
+from __future__ import annotations
+
+_METRICS = {
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "f1": "F1",
+    "f_beta": "F-beta",
+    "auroc": "AUROC",
+    "negative_brier_score": "negative Brier score",
+    "matthews": "Matthews correlation",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "entity_f1": "entity F1",
+    "entity_precision": "entity precision",
+    "entity_recall": "entity recall",
+    "exact_match": "exact match",
+    "map": "MAP",
+    "mrr": "MRR",
+    "ndcg": "nDCG",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
+
+
+def metric_name(metric: str) -> str:
+    """Return the display name of a metric.
+
+    Example:
+        >>> metric_name("macro_f1"), metric_name("ndcg@10"), metric_name("recall@100"), metric_name("accuracy")
+        ('macro F1', 'nDCG@10', 'recall@100', 'accuracy')
+    """
+    name, sign, depth = metric.partition("@")
+    return _METRICS.get(name, name.replace("_", " ")) + sign + depth

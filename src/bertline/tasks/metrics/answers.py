@@ -35,12 +35,6 @@ def answer_scores(predicted: str, gold: Sequence[str]) -> tuple[float, float]:
     Args:
         predicted: Predicted answer; empty predicts that there is no answer.
         gold: Gold answers; empty if there is no answer, and then only an empty prediction is right.
-
-    Example:
-        >>> answer_scores("the Broncos", ["Denver Broncos", "Broncos"])
-        (1.0, 1.0)
-        >>> answer_scores("", [])
-        (1.0, 1.0)
     """
     right = [text for text in map(normalised, gold) if text] or [""]
     predicted_words = normalised(predicted)
@@ -74,10 +68,6 @@ def best_no_answer_threshold(
         questions with equal no-answer scores; if never answering is best it returns 0, which is right only for
         probabilities; and for a question without answer it treats an answer that is empty after normalisation as wrong,
         although it scores it as right.
-
-    Example:
-        >>> best_no_answer_threshold(np.array([1.0, 0.0]), np.array([True, False]), np.array([-2.0, 3.0]))
-        -2.0
     """
     # Answering one more question gains the answer's score, and loses one point if the question has no answer.
     values, places = np.unique(no_answer_scores, return_inverse=True)

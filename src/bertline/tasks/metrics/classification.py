@@ -6,22 +6,16 @@ correlation if gold or predictions have only one label, AUROC if all rows have o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from bertline.tasks.metrics.correlation import ranks
 
 
 def scores_of(matrix: NDArray[np.integer], *, beta: float | None = None) -> dict[str, float]:
     """Return every score of a confusion matrix by name; `f1` is the F1 of the second of exactly two labels.
 
     `f_beta` weighs its recall by `beta`: (1 + beta^2) * precision * recall / (beta^2 * precision + recall).
-
-    Example:
-        >>> scores_of(confusion_matrix(np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0]), 2))["accuracy"]
-        0.75
     """
     scores = {"accuracy": accuracy(matrix), "macro_f1": macro_f1(matrix), "matthews": matthews(matrix)}
     gold = matrix.sum(axis=1)
@@ -81,15 +75,13 @@ def auroc(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> flo
     """Return the area under the ROC curve, from label ids [N] and probabilities [N, L].
 
     With more than two labels, it is the mean over each label against the rest, if some rows have it and others do not.
-
-    Example:
-        >>> auroc(np.array([0, 1, 1]), np.array([[0.8, 0.2], [0.7, 0.3], [0.9, 0.1]]))
-        0.5
     """
+    from scipy.stats import rankdata
+
     areas = []
     for has, scores in _against_the_rest(gold, probabilities):
         if 0 < (positives := int(has.sum())) < len(has):
-            above = ranks(scores)[has].sum() - positives * (positives + 1) / 2
+            above = rankdata(scores)[has].sum() - positives * (positives + 1) / 2
             areas.append(above / (positives * (len(has) - positives)))
     return float(np.mean(areas)) if areas else 0.0
 
@@ -138,9 +130,7 @@ def _against_the_rest(
 
 
 def best_threshold(
-    gold: NDArray[np.integer],
-    probabilities: NDArray[np.floating],
-    score: Callable[[NDArray[np.integer]], float],
+    gold: NDArray[np.integer], probabilities: NDArray[np.floating], score: Callable[[NDArray[np.integer]], float]
 ) -> float:
     """Return the probability from which on predicting the second of two labels scores best, by a confusion matrix.
 
@@ -169,10 +159,6 @@ def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) ->
     Args:
         gold: [N, L] gold labels, 0 or 1.
         given: [N, L] predicted labels, 0 or 1.
-
-    Example:
-        >>> multi_label_scores(np.array([[1, 1], [0, 1]]), np.array([[1, 0], [0, 1]]))["accuracy"]
-        0.5
     """
     if not gold.size:
         return {"accuracy": 0.0, "macro_f1": 0.0, "micro_f1": 0.0}
@@ -185,37 +171,27 @@ def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) ->
 
 
 def scores_by_label(
-    gold: NDArray[np.integer], given: NDArray[np.integer], labels: Sequence[str]
+    counts: NDArray[np.generic], labels: Sequence[str], *, support: str = "support"
 ) -> dict[str, dict[str, float]]:
-    """Return F1, precision, recall and number of gold rows of each label, from [N, L] arrays of 0 and 1.
+    """Return precision, recall, F1 and number of gold occurrences (as `support`) of each label.
 
-    Example:
-        >>> scores_by_label(np.array([[1], [1]]), np.array([[1], [0]]), ["a"])["a"]["recall"]
-        0.5
+    Args:
+        counts: [L, 3], hits, predicted and gold occurrences of each label.
     """
-    counts = np.stack([(gold & given).sum(axis=0), given.sum(axis=0), gold.sum(axis=0)], axis=1)
     return {
-        label: {**precision_recall_f1(*of_label), "rows": of_label[2]}
+        label: {**precision_recall_f1(*of_label), support: int(of_label[2])}
         for label, of_label in zip(labels, counts.tolist(), strict=True)
     }
 
 
 def precision_recall_f1(hits: float, predicted: float, gold: float) -> dict[str, float]:
-    """Return `precision`, `recall` and `f1` from counts; a score with an empty denominator is 0.
-
-    Example:
-        >>> precision_recall_f1(1, 2, 1)
-        {'precision': 0.5, 'recall': 1.0, 'f1': 0.6666666666666666}
-    """
+    """Return `precision`, `recall` and `f1` from counts; a score with an empty denominator is 0."""
     parts = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
     return {name: part / whole if whole else 0.0 for name, (part, whole) in parts.items()}
 
 
-NUM_BINS = 15
-
-
 def expected_calibration_error(
-    probabilities: NDArray[np.floating], happened: NDArray[np.bool_], *, num_bins: int = NUM_BINS
+    probabilities: NDArray[np.floating], happened: NDArray[np.bool_], *, num_bins: int = 15
 ) -> float:
     """Compute the expected calibration error over bins of equal width.
 
@@ -230,10 +206,6 @@ def expected_calibration_error(
     References:
         Guo et al. 2017, On Calibration of Modern Neural Networks (arXiv 1706.04599), section 2, equation 3 (after
         Naeini et al. 2015), with the 15 bins of its section 5.
-
-    Example:
-        >>> round(expected_calibration_error(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, True, True, False])), 3)
-        0.1
     """
     if not len(probabilities):
         return 0.0
@@ -242,28 +214,29 @@ def expected_calibration_error(
     return float(np.abs(gaps).sum() / len(probabilities))
 
 
-def row_counts(gold: NDArray[np.integer], predicted: NDArray[np.integer], num_labels: int) -> NDArray[np.float64]:
-    """Return for each label the number of hits, of predicted and of gold occurrences in one row, [3 labels].
+def counts_of_rows(
+    gold: Iterable[NDArray[np.integer]], predicted: Iterable[NDArray[np.integer]], num_labels: int
+) -> NDArray[np.float64]:
+    """Return for each label the number of hits, of predicted and of gold occurrences in each row, [N, 3 labels].
 
     For labels that stand in sequences; `scores_of_counts` and `counts_by_label` sum the counts over rows.
 
     Example:
-        >>> row_counts(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
-        [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]
+        >>> counts_of_rows([np.array([0, 1, 1])], [np.array([0, 1, 0])], 2).tolist()
+        [[1.0, 1.0, 2.0, 1.0, 1.0, 2.0]]
     """
-    counted = (gold[gold == predicted], predicted, gold)
-    return np.concatenate([np.bincount(found, minlength=num_labels) for found in counted]).astype(np.float64)
+    counts = [
+        [np.bincount(labels, minlength=num_labels) for labels in (right[right == given], given, right)]
+        for right, given in zip(gold, predicted, strict=True)
+    ]
+    return np.array(counts, dtype=np.float64).reshape(len(counts), 3 * num_labels)
 
 
 def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
     """Return `accuracy` and `macro_f1`, the mean over the labels that occur.
 
     Args:
-        statistics: [N, 3 labels], `row_counts` of each row.
-
-    Example:
-        >>> scores_of_counts(row_counts(np.array([0, 1, 1]), np.array([0, 1, 0]), 2)[None])
-        {'accuracy': 0.6666666666666666, 'macro_f1': 0.6666666666666666}
+        statistics: [N, 3 labels], see `counts_of_rows`.
     """
     hits, predicted, gold = statistics.sum(axis=0).reshape(3, -1)
     occurs = gold > 0
@@ -276,9 +249,6 @@ def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
 
 def counts_by_label(statistics: NDArray[np.float64], labels: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return precision, recall, F1 and support of each label that occurs or was predicted; see `scores_of_counts`."""
-    counts = statistics.sum(axis=0).reshape(3, -1)
-    return {
-        label: {**precision_recall_f1(hits, predicted, gold), "support": int(gold)}
-        for label, (hits, predicted, gold) in zip(labels, counts.T.tolist(), strict=True)
-        if predicted + gold
-    }
+    counts = statistics.sum(axis=0).reshape(3, -1).T
+    occurs = counts[:, 1:].any(axis=1)
+    return scores_by_label(counts[occurs], [label for label, has in zip(labels, occurs, strict=True) if has])

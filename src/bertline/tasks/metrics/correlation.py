@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 
 
 def pearson(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> float:
-    """Return Pearson's linear correlation, -1 to 1.
-
-    Example:
-        >>> round(pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])), 6)
-        1.0
-    """
+    """Return Pearson's linear correlation, -1 to 1."""
     if len(gold) < 2 or _constant(gold) or _constant(predicted):
         return 0.0
     one, other = _unit(gold), _unit(predicted)
@@ -23,27 +18,12 @@ def pearson(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> floa
 
 
 def spearman(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> float:
-    """Return Spearman's rank correlation, -1 to 1; equal numbers share the mean of their ranks. NaN in gives NaN.
+    """Return Spearman's rank correlation, -1 to 1; equal numbers share the mean of their ranks. NaN in gives NaN."""
+    from scipy.stats import rankdata
 
-    Example:
-        >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([0.0, 10.0, 11.0])), 6)
-        1.0
-    """
     if np.isnan(gold).any() or np.isnan(predicted).any():
         return float("nan")
-    return pearson(ranks(gold), ranks(predicted))
-
-
-def ranks(numbers: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return ranks from 1; equal numbers share the mean of their ranks.
-
-    Example:
-        >>> ranks(np.array([0.5, 0.1, 0.5])).tolist()
-        [2.5, 1.0, 2.5]
-    """
-    _, group, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[group]
+    return pearson(rankdata(gold), rankdata(predicted))
 
 
 def _constant(numbers: NDArray[np.floating]) -> bool:

@@ -33,38 +33,23 @@ def ndcg(ranked: Sequence[int], judged: Sequence[int], k: int) -> float:
         ranked: Relevance of each retrieved document in rank order; 0 for unjudged documents.
         judged: Relevance of each judged document, retrieved or not.
         k: Cutoff, at least 1.
-
-    >>> round(ndcg([0, 2], [2, 1, -1], 10), 4)
-    0.4796
     """
     ideal = _discounted(sorted(judged, reverse=True)[:k])
     return _discounted(ranked[:k]) / ideal if ideal > 0 else 0.0
 
 
 def reciprocal_rank(ranked: Sequence[int], k: int | None = None) -> float:
-    """Return 1 / rank of the first relevant document of the top k (`recip_rank`; None means all); 0 if there is none.
-
-    >>> reciprocal_rank([0, 1, 1]), reciprocal_rank([0, 1], k=1)
-    (0.5, 0.0)
-    """
+    """Return 1 / rank of the first relevant document of the top k (`recip_rank`; None: of all), 0 if there is none."""
     return next((1 / rank for rank, relevance in enumerate(ranked[:k], start=1) if relevance > 0), 0.0)
 
 
 def recall(ranked: Sequence[int], num_relevant: int, k: int) -> float:
-    """Return the fraction of the relevant documents that are in the top k (`recall_k`).
-
-    >>> recall([1, 0, 1], num_relevant=4, k=2)
-    0.25
-    """
+    """Return the fraction of the relevant documents that are in the top k (`recall_k`)."""
     return sum(relevance > 0 for relevance in ranked[:k]) / num_relevant if num_relevant else 0.0
 
 
 def average_precision(ranked: Sequence[int], num_relevant: int) -> float:
-    """Return the mean precision at each relevant document (`map`); documents that were not retrieved count 0.
-
-    >>> average_precision([1, 0, 1], num_relevant=3)
-    0.5555555555555555
-    """
+    """Return the mean precision at each relevant document (`map`); documents that were not retrieved count 0."""
     precisions: list[float] = []
     for rank, relevance in enumerate(ranked, start=1):
         if relevance > 0:
