@@ -1,6 +1,6 @@
 """Answers and the no-answer threshold are scored and found as SQuAD's official script, version 2.0, does it.
 
-`squad_v2.json` has questions, at random and corners, and what the script itself printed for each case:
+`squad_v2.jsonl` has questions, at random and corners, and what the script itself printed for each case:
 `python tests/golden/test_squad_v2.py evaluate-v2.0.py` runs it again. The argument is the script as it stands at
 https://rajpurkar.github.io/SQuAD-explorer.
 """
@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 import finished_tasks
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import read_json_lines
 from bertline.kinds.question_answering import NO_ANSWER_THRESHOLD, AnswerPredictions, QuestionAnswering
 from bertline.tasks.metrics.answers import normalised
 from bertline.tasks.stored_rows import QuestionRows
 
-GOLDEN = Path(__file__).with_name("squad_v2.json")
-CASES: list[dict[str, Any]] = read_json(GOLDEN)
+GOLDEN = Path(__file__).with_name("squad_v2.jsonl")
+CASES: list[dict[str, Any]] = read_json_lines(GOLDEN)
 """Questions are right answers (none where there is none), what is predicted, and the no-answer score."""
 NAMES = {"exact": "exact_match", "f1": "f1"}
 GROUPS = {"": "", "HasAns_": "has_answer_", "NoAns_": "no_answer_"}
@@ -97,4 +97,5 @@ def official(script: Path, case: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    write_json(GOLDEN, [case | {"official": official(Path(sys.argv[1]), case)} for case in CASES])
+    cases = [case | {"official": official(Path(sys.argv[1]), case)} for case in CASES]
+    GOLDEN.write_text("".join(f"{json.dumps(case, ensure_ascii=False)}\n" for case in cases), encoding="utf-8")

@@ -1,13 +1,15 @@
 """Vocabularies and examples stay what they were in every supported version of Python, numpy and tokenizers.
 
 `tokenizer_and_examples.json` was read through against the text below: merges, pairs and their labels, masks.
-`python tests/golden/test_tokenizer_and_examples.py` writes it again, only after a change that is meant to change
-vocabularies or examples; say so in the CHANGELOG, because every user's pipeline then runs again from that stage on.
+`PYTHONPATH=tests/support python tests/golden/test_tokenizer_and_examples.py` writes it again, only after a change that
+is meant to change vocabularies or examples; say so in the CHANGELOG, because every user's pipeline then runs again from
+that stage on.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from bertline.corpus.document import Document
 from bertline.examples.build import build_examples
 from bertline.examples.masking import masked_batch, masking_policy
 from bertline.examples.store import ExampleStore
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import read_json
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from corpora import write_corpus
@@ -61,4 +63,5 @@ def test_vocabulary_and_examples_are_those_recorded(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        write_json(GOLDEN, made(Path(temporary)))
+        lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(made(Path(temporary)).items()))
+        GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")  # a line for each part
