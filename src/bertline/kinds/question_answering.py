@@ -194,25 +194,20 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         whole, most = tokenizer.encode_literally(rows.questions), config.max_question_length
         layout = tokenizer.pair
         room = layout.room(config.max_length, question=most, overlap=config.window_overlap) + most
-
-        def first_in_window(question: list[int]) -> int:
-            return len(layout.before) + len(question) + len(layout.between)
-
+        ahead = len(layout.before) + len(layout.between)
         parts: list[Part] = []
         windows, labels = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
         for row, (text, all_ids) in enumerate(zip(rows.contexts, whole, strict=True)):
             (ids, places), question = contexts[text], all_ids[:most]
             of_row = windows_of(len(ids), room - len(question), config.window_overlap)
             windows.append(of_row)
-            labels.append(_labels(of_row, places, rows, row, first_in_window(question)))
+            labels.append(_labels(of_row, places, rows, row, ahead + len(question)))
             parts += [(question, ids[first:stop], False) for first, stop in of_row[:, :2].tolist()]
         return EncodedQuestions(
             sequences=assembled(parts, tokenizer),
             rows=np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows[1:]]),
             windows=np.concatenate(windows),
-            firsts=len(layout.before)
-            + len(layout.between)
-            + np.array([len(part[0]) for part in parts], dtype=np.int64),
+            firsts=ahead + np.array([len(question) for question, _, _ in parts], dtype=np.int64),
             labels=np.concatenate(labels),
             contexts=rows.contexts,
             places=[contexts[text][1] for text in rows.contexts],
@@ -398,10 +393,6 @@ def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
         Token ranges [windows, 4]: start and end (exclusive) of the window, then of the part whose tokens have more
         context in this window than in any other. The context of a token is the smaller number of tokens to its left
         and right; the longer window wins a tie (`_check_is_max_context` of the reference code).
-
-    Example:
-        >>> windows_of(10, room=6, overlap=2).tolist()
-        [[0, 6, 0, 5], [4, 10, 5, 10]]
     """
     firsts = np.array(window_starts(num_tokens, room, overlap))
     stops = np.minimum(firsts + room, num_tokens)
