@@ -55,16 +55,14 @@ class FineTuningConfig:
     trains all epochs and keeps the weights of the last."""
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, found {self.learning_rate}")
         require_at_least(self, batch_size=1, num_epochs=0, reinitialized_layers=0, trained_layers=0, focal_gamma=0)
         require_at_least(self, early_stopping_epochs=1)
-        if not 0 < self.layer_decay <= 1:
-            raise ValueError(f"layer_decay must be above 0 and at most 1, found {self.layer_decay}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be at least 0 and below 1, found {self.label_smoothing}")
-        if not 0 <= self.soft_weight <= 1 or not self.soft_temperature > 0:
-            raise ValueError(
-                f"soft_weight must be from 0 to 1, found {self.soft_weight}, and soft_temperature positive, found "
-                f"{self.soft_temperature}"
-            )
+        for name, fits, wanted in (
+            ("learning_rate", self.learning_rate > 0, "positive"),
+            ("layer_decay", 0 < self.layer_decay <= 1, "above 0 and at most 1"),
+            ("label_smoothing", 0 <= self.label_smoothing < 1, "at least 0 and below 1"),
+            ("soft_weight", 0 <= self.soft_weight <= 1, "from 0 to 1"),
+            ("soft_temperature", self.soft_temperature > 0, "positive"),
+        ):
+            if not fits:
+                raise ValueError(f"{name} must be {wanted}, found {getattr(self, name)}")

@@ -85,10 +85,6 @@ def assemble(
     Args:
         first_lengths: Number of first-segment tokens of each sequence, including its [CLS] and [SEP].
         cut: See `Sequences.cut`; None means that no sequence was truncated.
-
-    Example:
-        >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
-        [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
     """
     input_ids = padded(sequences, pad_id)
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
@@ -166,11 +162,7 @@ class Windows:
 
 
 def any_of(flags: NDArray[np.bool_], offsets: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return whether any flag of each group is set; group n is flags[offsets[n] : offsets[n + 1]].
-
-    >>> any_of(np.array([False, True, False]), np.array([0, 2, 2, 3])).tolist()
-    [True, False, False]
-    """
+    """Return whether any flag of each group is set; group n is flags[offsets[n] : offsets[n + 1]]."""
     return np.diff(np.append(0, np.cumsum(flags))[offsets]) > 0
 
 
@@ -226,11 +218,7 @@ def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int
 
 
 def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
-    """Return how many tokens of each segment remain when the longer one is truncated first (the second on a tie).
-
-    >>> _kept_of_pair(10, 3, 8), _kept_of_pair(9, 9, 10), _kept_of_pair(2, 3, 10)
-    ((5, 3), (5, 5), (2, 3))
-    """
+    """Return how many tokens of each segment remain when the longer one is truncated first (the second on a tie)."""
     if first + second <= room:
         return first, second
     half = room // 2

@@ -117,11 +117,7 @@ class DevEvaluation(pl.Callback):
 
 
 def steps_of_fractions(fractions: Sequence[float], *, num_steps: int, steps_per_epoch: int) -> list[tuple[int, float]]:
-    """Return the step (at least 1) at which each fraction of the schedule is completed, without those at epoch ends.
-
-    >>> steps_of_fractions([0.125, 0.25, 0.5], num_steps=20, steps_per_epoch=10)
-    [(2, 0.125), (5, 0.25)]
-    """
+    """Return the step (at least 1) at which each fraction of the schedule is completed, without those at epoch ends."""
     ends = [epoch * steps_per_epoch / num_steps for epoch in range(1, num_steps // steps_per_epoch + 1)]
     return [
         (max(1, round(fraction * num_steps)), fraction)

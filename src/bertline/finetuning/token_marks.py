@@ -147,13 +147,7 @@ def _marks_of(ids: list[int], types: NDArray[np.int64], tokenizer: Tokenizer, sp
 
 
 def _is_inside(token: str, words: str) -> bool:
-    """Return whether any of the space-separated words contains a token or its stem.
-
-    >>> _is_inside("bind", "remove keybindings"), _is_inside("sorted", "sorting"), _is_inside("set", "reset")
-    (True, True, True)
-    >>> _is_inside("is", "this"), _is_inside("string", "sting")
-    (False, False)
-    """
+    """Return whether any of the space-separated words contains a token or its stem."""
     if len(token) < _FEWEST_CHARACTERS:
         return False
     stem = token[: max(_SHORTEST_STEM, len(token) - _LONGEST_ENDING)]

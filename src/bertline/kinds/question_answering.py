@@ -194,25 +194,20 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         whole, most = tokenizer.encode_literally(rows.questions), config.max_question_length
         layout = tokenizer.pair
         room = layout.room(config.max_length, question=most, overlap=config.window_overlap) + most
-
-        def first_in_window(question: list[int]) -> int:
-            return len(layout.before) + len(question) + len(layout.between)
-
+        ahead = len(layout.before) + len(layout.between)
         parts: list[Part] = []
         windows, labels = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
         for row, (text, all_ids) in enumerate(zip(rows.contexts, whole, strict=True)):
             (ids, places), question = contexts[text], all_ids[:most]
             of_row = windows_of(len(ids), room - len(question), config.window_overlap)
             windows.append(of_row)
-            labels.append(_labels(of_row, places, rows, row, first_in_window(question)))
+            labels.append(_labels(of_row, places, rows, row, ahead + len(question)))
             parts += [(question, ids[first:stop], False) for first, stop in of_row[:, :2].tolist()]
         return EncodedQuestions(
             sequences=assembled(parts, tokenizer),
             rows=np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows[1:]]),
             windows=np.concatenate(windows),
-            firsts=len(layout.before)
-            + len(layout.between)
-            + np.array([len(part[0]) for part in parts], dtype=np.int64),
+            firsts=ahead + np.array([len(question) for question, _, _ in parts], dtype=np.int64),
             labels=np.concatenate(labels),
             contexts=rows.contexts,
             places=[contexts[text][1] for text in rows.contexts],
@@ -398,10 +393,6 @@ def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
         Token ranges [windows, 4]: start and end (exclusive) of the window, then of the part whose tokens have more
         context in this window than in any other. The context of a token is the smaller number of tokens to its left
         and right; the longer window wins a tie (`_check_is_max_context` of the reference code).
-
-    Example:
-        >>> windows_of(10, room=6, overlap=2).tolist()
-        [[0, 6, 0, 5], [4, 10, 5, 10]]
     """
     firsts = np.array(window_starts(num_tokens, room, overlap))
     stops = np.minimum(firsts + room, num_tokens)
@@ -546,9 +537,9 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
     """
     questions: dict[str, Question] = {}
     is_flat = Path(path.name.removesuffix(".gz")).suffix.lower() in (".jsonl", ".parquet")
-    for where, title, context, qa in _flat_questions(path, bad_rows) if is_flat else _articles(path):
+    for where, row in _flat_questions(path, bad_rows) if is_flat else _articles(path):
         try:
-            question = _question(title, context, qa)
+            question = _question(row)
             if question.id in questions:
                 raise BadRow("duplicate_id", "another question of the file has the same id")
         except BadRow as bad:
@@ -558,8 +549,8 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
     return [*questions.values()]
 
 
-def _articles(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield, for each question, its place (for messages), its article's title, its context and its JSON object."""
+def _articles(path: Path) -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield, for each question, its place (for messages), and its JSON object with its article's title and context."""
     try:
         content = json.loads(decoded_text(path, "utf-8"))
     except json.JSONDecodeError as error:
@@ -572,8 +563,9 @@ def _articles(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
         title = str(_member(article, "title") or "").strip() or f"article {number}"
         for paragraph in _list(article, "paragraphs", f"{path}, article {title!r}"):
             for qa in _list(paragraph, "qas", f"{path}, article {title!r}, a paragraph"):
-                where = f"{path}, article {title!r}, question {_member(qa, 'id')!r}"
-                yield where, title, _member(paragraph, "context"), qa
+                own = qa if isinstance(qa, dict) else {}
+                where = f"{path}, article {title!r}, question {own.get('id')!r}"
+                yield where, {**own, "title": title, "context": _member(paragraph, "context")}
 
 
 def _member(value: Any, key: str) -> Any:
@@ -588,32 +580,32 @@ def _list(value: Any, key: str, where: str) -> list[Any]:
     return inner
 
 
-def _flat_questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, str, Any, Any]]:
+def _flat_questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, dict[Any, Any]]]:
     """Yield what `_articles` does. Questions without a title have one for each context, without an id their line."""
     titles: dict[str, str] = {}
     for record in read_records(path, replace(JSON_LINES, format="auto"), bad_rows):
         row = record.values
-        answers, context, title = row.get("answers"), row.get("context"), row.get("title")
+        answers, identity = row.get("answers"), row.get("id", record.where)
         if isinstance(answers, dict) and isinstance(answers.get("text"), list):
             # A missing start is reported as the question's.
             pairs = zip_longest(answers["text"], answers.get("answer_start") or [])
             answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        title = title or titles.setdefault(str(context), f"context {len(titles) + 1}")
-        qa = {"is_impossible": answers == [], **row, "id": row.get("id", record.where), "answers": answers}
-        yield f"{path}:{record.line}, question {qa['id']!r}", str(title), context, qa
+        title = str(row.get("title") or titles.setdefault(str(row.get("context")), f"context {len(titles) + 1}"))
+        own = {"id": identity, "answers": answers, "title": title}
+        yield f"{path}:{record.line}, question {identity!r}", {"is_impossible": answers == [], **row, **own}
 
 
-def _question(title: str, context: Any, qa: Any) -> Question:
-    if not isinstance(_member(qa, "id"), str | int):
+def _question(row: dict[Any, Any]) -> Question:
+    if not isinstance(row.get("id"), str | int):
         raise BadRow("missing_key", 'it has no "id"')
-    require_whole_characters([title, context, qa])
-    for name, text in (("context", context), ("question", qa.get("question"))):
-        if not isinstance(text, str):
+    require_whole_characters(row)
+    for name in ("context", "question"):
+        if not isinstance(text := row.get(name), str):
             raise BadRow("missing_key", f'it has no "{name}"')
         if not text.strip():
             raise BadRow(f"empty_{name}", f"its {name} is empty")
-    impossible = qa.get("is_impossible", False)
-    answers = qa.get("answers", [] if impossible else None)
+    context, impossible = row["context"], row.get("is_impossible", False)
+    answers = row.get("answers", [] if impossible else None)
     if not isinstance(answers, list):
         raise BadRow("missing_key", 'it has no list "answers"')
     if impossible and answers:
@@ -632,4 +624,4 @@ def _question(title: str, context: Any, qa: Any) -> Question:
                 f"the answer {text!r} should stand at answer_start {start}, where the context has "
                 f"{context[max(start, 0) :][: len(text)]!r}; starts count characters from 0, not bytes",
             )
-    return Question(str(qa["id"]), title, qa["question"], context, texts, starts)
+    return Question(str(row["id"]), row["title"], row["question"], context, texts, starts)

@@ -55,10 +55,6 @@ def json_object(content: str) -> dict[str, Any]:
 
     Raises:
         BadRow: Reason `not_json` or `half_character`. The caller adds file and line to the message.
-
-    Example:
-        >>> json_object('{"text": "one"}')
-        {'text': 'one'}
     """
     try:
         value = json.loads(content)

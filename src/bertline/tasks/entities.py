@@ -26,10 +26,6 @@ def to_iob2(tags: Sequence[str]) -> list[str]:
 
     One rule reads every scheme: B, S, U and W begin an entity; the other letters continue one of their type that has
     not ended (by E, S, L, U or W), or begin one. So an I- in a wrong place begins an entity, as in seqeval.
-
-    Example:
-        >>> to_iob2(["I-PER", "I-PER", "B-PER", "O"]), to_iob2(["S-LOC", "B-PER", "E-PER"])
-        (['B-PER', 'I-PER', 'B-PER', 'O'], ['B-LOC', 'B-PER', 'I-PER'])
     """
     converted: list[str] = []
     open_type = ""  # of the entity that the next word may continue
@@ -53,10 +49,6 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
     References:
         seqeval 1.2.2, `metrics/sequence_labeling.py`, `get_entities`.
-
-    Example:
-        >>> sorted(entities(["B-PER", "I-PER", "I-LOC", "O", "I-PER"]))
-        [('LOC', 2, 2), ('PER', 0, 1), ('PER', 4, 4)]
     """
     found: set[tuple[str, int, int]] = set()
     begin, kind = 0, ""

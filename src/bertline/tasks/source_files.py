@@ -199,13 +199,6 @@ def cut_by_key(
 
     Returns:
         The items taken, and the remaining items.
-
-    Example:
-        >>> taken, left = cut_by_key("abcabcabc", str, "dev", 0.4, seed=0)
-        >>> set(taken) & set(left)
-        set()
-        >>> sorted([*taken, *left])
-        ['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c', 'c']
     """
     if fraction >= 1:
         return list(items), []
@@ -226,11 +219,6 @@ def drop_repeated(splits: dict[SplitName, list[Item]], key: Callable[[Item], str
 
     Returns:
         Number of dropped items by reason, such as `train_NAME_also_in_dev_or_test`.
-
-    Example:
-        >>> splits = {"train": ["a", "b"], "dev": ["b", "c"], "test": ["c"]}
-        >>> drop_repeated(splits, str, "text")["dev_text_also_in_test"], splits
-        (1, {'train': ['a'], 'dev': ['b'], 'test': ['c']})
     """
     dropped = Counter[str]()
     seen = {key(item) for item in splits["test"]}

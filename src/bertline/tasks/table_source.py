@@ -253,21 +253,18 @@ def _delimited_records(
         elif width is None:
             width = len(fields)
         if width is not None and len(fields) != width:
-            bad = _wrong_width(f"{path}:{line}", len(fields), width, layout)
+            first = "the header" if layout.header else "the first row"
+            problem = f"{path}:{line} has {len(fields)} fields, {first} has {width}. "
+            problem += _QUOTES_HINT if layout.quoting else "Fix the row."
             # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
             if num_lines > 1:
-                raise DataError(str(bad))
-            bad_rows.report(bad.reason, str(bad))
+                raise DataError(problem)
+            if len(fields) < width:
+                bad_rows.report("too_few_fields", problem)
+            else:
+                bad_rows.report("too_many_fields", f"{problem} extra_fields: ignore reads the first fields alone.")
             continue
         yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
-
-
-def _wrong_width(where: str, found: int, width: int, layout: TableLayout) -> BadRow:
-    first = "the header" if layout.header else "the first row"
-    problem = f"{where} has {found} fields, {first} has {width}. {_QUOTES_HINT if layout.quoting else 'Fix the row.'}"
-    if found < width:
-        return BadRow("too_few_fields", problem)
-    return BadRow("too_many_fields", f"{problem} extra_fields: ignore reads the first fields alone.")
 
 
 ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Callable[[object], Label]]

@@ -134,16 +134,6 @@ def test_the_softmax_loss_is_that_of_transformers(encoder, tokenizer, tmp_path):
         torch.testing.assert_close(tagging.loss(model, batch, LossOptions()), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, tokenizer):
-    tagging = kind(head="crf")
-    model = with_opinions(new_model(tagging, encoder))
-    encoded = tagging.encode(rows(5), tokenizer)
-    with torch.no_grad():
-        together = tagging.loss(model, encoded.batch(np.arange(5)), LossOptions())
-        alone = [tagging.loss(model, encoded.batch(np.array([row])), LossOptions()) for row in range(5)]
-    torch.testing.assert_close(together, torch.stack(alone).mean(), rtol=1e-4, atol=1e-4)
-
-
 def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
     tagging, weights = kind(), torch.tensor([0.1, 1.0, 2.0, 3.0, 5.0])
     model, batch = new_model(tagging, encoder), tagging.encode(rows(6), tokenizer).batch(np.arange(6))

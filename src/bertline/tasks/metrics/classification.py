@@ -31,12 +31,7 @@ def scores_of(matrix: NDArray[np.integer], *, beta: float | None = None) -> dict
 
 
 def confusion_matrix(gold: NDArray[np.integer], predicted: NDArray[np.integer], num_labels: int) -> NDArray[np.integer]:
-    """Count rows by [gold label, predicted label].
-
-    Example:
-        >>> confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
-        [[1, 0], [1, 1]]
-    """
+    """Count rows by [gold label, predicted label]."""
     cells = np.bincount(gold * num_labels + predicted, minlength=num_labels * num_labels)
     return cells.reshape(num_labels, num_labels)
 
@@ -135,10 +130,6 @@ def best_threshold(
     """Return the probability from which on predicting the second of two labels scores best, by a confusion matrix.
 
     It is 0.5 or the middle of two neighbouring probabilities [N]; of equally good ones, the nearest to 0.5.
-
-    Example:
-        >>> best_threshold(np.array([0, 1, 1]), np.array([0.1, 0.3, 0.4]), accuracy)
-        0.2
     """
     values = np.unique(probabilities.astype(np.float64))
     thresholds = np.append(0.5, (values[1:] + values[:-1]) / 2)
@@ -220,10 +211,6 @@ def counts_of_rows(
     """Return for each label the number of hits, of predicted and of gold occurrences in each row, [N, 3 labels].
 
     For labels that stand in sequences; `scores_of_counts` and `counts_by_label` sum the counts over rows.
-
-    Example:
-        >>> counts_of_rows([np.array([0, 1, 1])], [np.array([0, 1, 0])], 2).tolist()
-        [[1.0, 1.0, 2.0, 1.0, 1.0, 2.0]]
     """
     counts = [
         [np.bincount(labels, minlength=num_labels) for labels in (right[right == given], given, right)]
