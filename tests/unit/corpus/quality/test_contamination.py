@@ -14,9 +14,6 @@ import pytest
 from bertline.corpus.quality.contamination import Needles, passages, write_needles
 from bertline.corpus.quality.drops import NUM_SAMPLES
 from bertline.corpus.storage import read_documents
-from bertline.foundation.errors import DataError
-from bertline.run.fingerprints import stage_versions
-from bertline.run.stages import stage_named
 from corpora import build, drops_of
 
 Make = Callable[..., Any]
@@ -84,14 +81,3 @@ def test_every_type_of_file_gives_its_texts(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('One.,"Two.\n"\n')
     for name in ("a.jsonl.gz", "a.json", "a.parquet", "a.tsv", "a.csv"):
         assert [text.strip(' "\n') for text in passages(tmp_path / name)] == ["One.", "Two."], name
-
-
-def test_a_changed_file_reruns_the_corpus(tmp_path: Path) -> None:
-    config = {"corpus": {"kind": "text", "decontaminate": [str(tmp_path / "a.txt")]}}
-    (tmp_path / "a.txt").write_text("one")
-    before = stage_versions(stage_named("corpus"), None, config)
-    (tmp_path / "a.txt").write_text("two")
-    assert stage_versions(stage_named("corpus"), None, config) != before
-    (tmp_path / "a.txt").unlink()
-    with pytest.raises(DataError.__base__, match=r"decontaminate names .*a.txt, which is not a file"):
-        stage_versions(stage_named("corpus"), None, config)
