@@ -79,24 +79,24 @@ def test_a_file_gives_the_same_bytes_as_a_list(build, config, tmp_path) -> None:
     assert sha256_of_path(of_list.folder) == sha256_of_path(of_file.folder)
 
 
-@pytest.mark.parametrize(
-    ("stage", "key"), [("tokenizer", "user_words"), ("tokenizer", "compare"), ("corpus", "decontaminate")]
-)
-def test_the_content_of_a_named_file_is_part_of_the_stage(tmp_path: Path, stage: str, key: str) -> None:
+@pytest.mark.parametrize("key", ["tokenizer.user_words", "tokenizer.compare", "corpus.decontaminate"])
+def test_the_content_of_a_named_file_is_part_of_the_stage(tmp_path: Path, key: str) -> None:
+    section, _, setting = key.partition(".")
+
+    def versions(path: Path) -> dict[str, str]:
+        named = str(path) if setting == "user_words" else [str(path)]
+        return stage_versions(stage_named(section), None, {section: {"kind": "text", setting: named}})
+
     path = tmp_path / "vocab.txt"
-    named = str(path) if key == "user_words" else [str(path if key == "decontaminate" else tmp_path)]
-    composed = {stage: {"kind": "text", key: named}}
+    place = tmp_path if setting == "compare" else path
     path.write_text("one")
-    before = stage_versions(stage_named(stage), None, composed)
+    before = versions(place)
     path.write_text("other")
     (tmp_path / "model.safetensors").write_text("not looked at")
-    after = stage_versions(stage_named(stage), None, composed)
+    after = versions(place)
     assert {name for name in {**before, **after} if before.get(name) != after.get(name)} == {str(path)}
-    named = str(tmp_path / "nothing")
-    with pytest.raises(ConfigError, match=rf"{key} names .*nothing, which is not a file"):
-        stage_versions(
-            stage_named(stage), None, {stage: {"kind": "text", key: named if key == "user_words" else [named]}}
-        )
+    with pytest.raises(ConfigError, match=rf"{setting} names .*nothing, which is not a file"):
+        versions(tmp_path / "nothing")
 
 
 UNSPLIT = ("c++", "c+", "a-b", "b-c", "x.")
