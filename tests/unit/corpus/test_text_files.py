@@ -14,12 +14,6 @@ Make = Callable[..., Any]
 POEM = "Roses are\nred.\n\n\nViolets\nare blue.\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "text").mkdir()
-    return tmp_path / "text"
-
-
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
