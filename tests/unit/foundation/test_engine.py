@@ -67,7 +67,7 @@ def test_whole_shards_are_skipped_and_the_others_are_done_again(tmp_path: Path, 
     undisturbed = sha256_of_path(out)
     (shard_folder(out, 1) / "squares.txt").write_text("0 1 5")
     manifest = shard_folder(out, 2) / "shard.json"
-    manifest.writesha256_of_path(manifest.readsha256_of_path()[:-20])
+    manifest.write_bytes(manifest.read_bytes()[:-20])
     shutil.rmtree(shard_folder(out, 3))
     (out / ".00003.left").mkdir()
     assert engine.map(partial(squares, log), [1, 2, 3, 4, 5], out) == [{"numbers": shard} for shard in range(1, 6)]
