@@ -13,7 +13,7 @@ from bertline.corpus.document import Document, Split
 from bertline.corpus.quality.drops import DROPS_NAME
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.files import read_json
-from bertline.foundation.manifests import write_manifest
+from bertline.foundation.manifests import read_manifest, write_manifest
 from engines import local
 from no_packages import NO_PACKAGES
 
@@ -44,6 +44,11 @@ class ShardWriter:
 def build(config: Any, out: Path, num_workers: int = 0) -> dict[str, Any]:
     """Build a corpus that needs no packages; return the headline."""
     return build_corpus(config, NO_PACKAGES, out, **local(out, num_workers))
+
+
+def manifest_of(out: Path) -> dict[str, Any]:
+    """Return the manifest of a corpus."""
+    return read_manifest(out, kind=KIND, format_version=FORMAT_VERSION)
 
 
 def drops_of(out: Path) -> dict[str, Any]:

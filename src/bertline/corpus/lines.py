@@ -78,7 +78,6 @@ def _is_mostly_utf8(sample: bytes) -> bool:
 
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
-_REPLACEMENT = "\ufffd"
 MARKUP = re.compile(r"\s*<[?!A-Za-z][^<>]*>")
 """Beginning of XML and HTML."""
 # Limit for files without line ends, which could fill the memory; no real line or document is that long.
@@ -144,7 +143,7 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
                         return
                     if policy == "fail":
                         raise DataError(_not_text(part, number, found, codec, is_detected=encoding == AUTO))
-                    text, undecodable = _NOT_TEXT.sub(_REPLACEMENT, text), policy == "skip"
+                    text, undecodable = _NOT_TEXT.sub("\ufffd", text), policy == "skip"
                     if not undecodable:
                         yield Dropped("lines/replaced", place, text)
                 if len(text) >= _MAX_LINE_CHARACTERS:

@@ -26,7 +26,6 @@ _OWN: dict[str, type[CorpusReader]] = {
 }
 READERS = with_plugins("bertline.readers", _OWN)
 """Readers by name, which is the value of `kind` in the configuration of a corpus, and of a source."""
-_SOURCE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
 def _with(reader: type[CorpusReader], settings: type[Any], what: str) -> Any:
@@ -65,7 +64,7 @@ class SourcesCorpusConfig(CorpusSettings):
     def check(self) -> None:
         """Raise ValueError for a name that cannot be a folder, and for sources without language where it matters."""
         for name in self.sources:
-            if not _SOURCE_NAME.fullmatch(name):
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", name):
                 raise ValueError(
                     f"sources has the name {name!r}, which cannot be a folder and a DVC stage; use letters, digits, "
                     "'_' and '-'"

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bertline.foundation.errors import DataError
 
-MAX_FIELD_CHARACTERS = 1 << 30
 _ALIKE = 0.9
 """Share of the lines of a record that are rows by themselves, from which a quote must have swallowed them."""
 
@@ -43,7 +42,7 @@ def quoted_rows(lines: Iterable[str], separator: str, *, where: str, hint: str) 
     Raises:
         DataError: Quotes do not pair up, or one of them swallowed whole rows.
     """
-    csv.field_size_limit(MAX_FIELD_CHARACTERS)
+    csv.field_size_limit(1 << 30)
     remembered: list[str] = []
 
     def remembering() -> Iterator[str]:

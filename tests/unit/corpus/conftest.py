@@ -22,6 +22,13 @@ COMMON = {
 PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder that `path` names."""
+    (tmp_path / "text").mkdir()
+    return tmp_path / "text"
+
+
 def maker(config: Any, kind: str, **own: Any) -> Any:
     """Return a fixture that makes configurations of a kind, of the folder `text` and with changes."""
 

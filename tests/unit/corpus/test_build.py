@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bertline.corpus.selection import split_position
-from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
+from bertline.corpus.storage import read_documents
 from bertline.foundation.errors import DataError, MachineError
-from bertline.foundation.manifests import read_manifest
-from corpora import build
+from bertline.foundation.files import sha256_of_path
+from corpora import build, manifest_of
 
 Make = Callable[..., Any]
 
@@ -25,10 +25,6 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
 def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
     texts: Path, text_config: Make, tmp_path: Path
 ) -> None:
@@ -37,7 +33,7 @@ def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
 
     headline = build(text_config(), tmp_path / "out")
 
-    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
+    manifest = manifest_of(tmp_path / "out")
     for split in ("train", "validation"):
         documents = list(read_documents(tmp_path / "out", split))
         sentences = [sentence for document in documents for sentence in document.sentences]
@@ -58,7 +54,7 @@ def test_whatever_fails_the_old_corpus_stays(
 ) -> None:
     out = tmp_path / "out"
     build(text_config(), out)
-    before = contents(out)
+    before = sha256_of_path(out)
 
     def full(*arguments: object, **keywords: object) -> None:
         raise OSError(28, "No space left on device")
@@ -73,7 +69,7 @@ def test_whatever_fails_the_old_corpus_stays(
     for num_workers in (1, 2):
         with pytest.raises(DataError, match=r"39.txt:1: byte 0xff"):
             build(text_config(), out, num_workers)
-    assert contents(out) == before
+    assert sha256_of_path(out) == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 from typing import Any
@@ -65,20 +66,6 @@ def test_a_file_that_changes_after_the_plan_is_named(tmp_path: Path) -> None:
         list(reader.read_shard(shard))
 
 
-def test_text_is_read_from_an_object_store_and_its_errors_name_the_url() -> None:
-    with fsspec.open("memory://bucket/a.jsonl", "w") as file:
-        file.write("".join(f'{{"text": "Text {number}."}}\n' for number in range(100)))
-
-    def reader(path: str) -> TableReader:
-        return TableReader(kind="jsonl", path=path, text_column="text", group_column=None, on_undecodable="fail")
-
-    found = list(read(reader("memory://bucket"), shard_bytes=500))
-    assert [item.paragraphs for item in found] == [(f"Text {number}.",) for number in range(100)]
-    assert reader("memory://bucket").user_path is None
-    with pytest.raises(DataError, match="memory://nowhere.*matches nothing"):
-        reader("memory://nowhere").plan(500)
-
-
 class _EndsEarly(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
     """An object store that gives less than it said."""
 
@@ -93,13 +80,19 @@ class _EndsEarly(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_an_object_store_that_ends_early_is_an_error_and_no_shorter_text(policy: Any) -> None:
+def test_text_is_read_from_an_object_store_and_one_that_ends_early_is_an_error_and_no_shorter_text(policy: Any) -> None:
     fsspec.register_implementation("early", _EndsEarly, clobber=True)
-    with fsspec.open("memory://short/a.jsonl", "w") as file:
+    with fsspec.open("memory://bucket/a.jsonl", "w") as file:
         file.write("".join(f'{{"text": "Text {number}."}}\n' for number in range(100)))
     reader = TableReader(
-        kind="jsonl", path="early://short", text_column="text", group_column=None, on_undecodable=policy
+        kind="jsonl", path="memory://bucket", text_column="text", group_column=None, on_undecodable=policy
     )
+    found = list(read(reader, shard_bytes=500))
+    assert [item.paragraphs for item in found] == [(f"Text {number}.",) for number in range(100)]
+    assert reader.user_path is None
+    with pytest.raises(DataError, match="memory://nowhere.*matches nothing"):
+        dataclasses.replace(reader, path="memory://nowhere").plan(500)
+    early = dataclasses.replace(reader, path="early://bucket")
     for shard_bytes in (500, 1 << 20):
-        with pytest.raises(DataError, match=r"early://short/a\.jsonl cannot be read: it ended 10 bytes early"):
-            list(read(reader, shard_bytes=shard_bytes))
+        with pytest.raises(DataError, match=r"early://bucket/a\.jsonl cannot be read: it ended 10 bytes early"):
+            list(read(early, shard_bytes=shard_bytes))

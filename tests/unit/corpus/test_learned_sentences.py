@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
-from bertline.corpus.storage import FORMAT_VERSION, KIND
-from bertline.foundation.manifests import read_manifest
-from corpora import build
+from corpora import build, manifest_of
 
 NOTHING_READ = LearnedSplitter.of(learn(count([])))
 
@@ -100,6 +98,6 @@ def test_what_was_learned_stands_in_the_manifest_with_any_number_of_workers(
         (tmp_path / f"text/{number:02d}.txt").write_text(f"{WORDS}Today Vorgl. Peter met Vorgl. Anton at no. {number}.")
     build(text_config(), tmp_path / "out", num_workers)
 
-    learned = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)["sentences"]
+    learned = manifest_of(tmp_path / "out")["sentences"]
     assert learned["abbreviations"] == 2
     assert learned["most_frequent_abbreviations"] == {"vorgl.": 40, "no.": 20}

@@ -10,9 +10,8 @@ import pytest
 
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, is_heading, place_headings
-from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
-from bertline.foundation.manifests import read_manifest
-from corpora import build, drops_of
+from bertline.corpus.storage import read_documents
+from corpora import build, drops_of, manifest_of
 
 Make = Callable[..., Any]
 TEXT = """EARLY LIFE
@@ -57,7 +56,7 @@ def test_a_kind_splits_the_corpus(text_config: Make, tmp_path: Path, sentences: 
 
 def test_dropped_headings_are_counted_and_shown(text_config: Make, tmp_path: Path) -> None:
     built(tmp_path, text_config(sentences=learned("dropped"), validation_fraction=0.0))
-    manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
+    manifest = manifest_of(tmp_path / "out")
     assert manifest["dropped"] == {"paragraphs/heading": 1}
     assert drops_of(tmp_path / "out")["samples"]["paragraphs/heading"] == [
         {"id": "a.txt", "text": "EARLY LIFE", "note": ""}

@@ -19,12 +19,6 @@ from reading import HubCorpusConfig, TableCorpusConfig, read
 Make = Callable[..., TableCorpusConfig]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "text").mkdir()
-    return tmp_path / "text"
-
-
 def hub_config(name: str, **changes: object) -> HubCorpusConfig:
     fields: dict = {"text_column": "text", "group_column": None, "subset": None, "split": "train"}
     fields |= {

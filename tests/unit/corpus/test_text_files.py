@@ -3,19 +3,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bertline.foundation.errors import DataError
-from reading import TextCorpusConfig, WikiExtractorCorpusConfig, read
+from reading import read
 
+Make = Callable[..., Any]
 POEM = "Roses are\nred.\n\n\nViolets\nare blue.\n"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "text").mkdir()
-    return tmp_path / "text"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_a_document_is_what_the_configuration_says(
-    folder: Path, text_config: Callable[..., TextCorpusConfig], document: str, expected: list[tuple[str, str, tuple]]
+    folder: Path, text_config: Make, document: str, expected: list[tuple[str, str, tuple]]
 ) -> None:
     (folder / "poem.txt").write_text(POEM)
 
@@ -43,7 +39,7 @@ def test_a_document_is_what_the_configuration_says(
     ("document", "left"), [("file", []), ("blank_line", ["b.txt:4"]), ("line", ["b.txt:1", "b.txt:4"])]
 )
 def test_only_the_undecodable_document_is_left_out(
-    folder: Path, text_config: Callable[..., TextCorpusConfig], document: str, left: list[str]
+    folder: Path, text_config: Make, document: str, left: list[str]
 ) -> None:
     (folder / "b.txt").write_bytes(b"good\nb\xffd\n\nfine\n")
     dropped: Counter[str] = Counter()
@@ -68,7 +64,7 @@ Empty
 """
 
 
-def test_articles_lose_title_and_tags(folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]) -> None:
+def test_articles_lose_title_and_tags(folder: Path, wiki_config: Make) -> None:
     (folder / "wiki_00").write_text(WIKI)
     dropped: Counter[str] = Counter()
 
@@ -80,9 +76,7 @@ def test_articles_lose_title_and_tags(folder: Path, wiki_config: Callable[..., W
     assert dropped["paragraphs/title"] == 2
 
 
-def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(
-    folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]
-) -> None:
+def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(folder: Path, wiki_config: Make) -> None:
     (folder / "README.md").write_text("These are articles.")
     dropped: Counter[str] = Counter()
     assert list(read(wiki_config(), dropped)) == []
@@ -93,9 +87,7 @@ def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(
         list(read(wiki_config()))
 
 
-def test_a_regular_expression_says_where_a_document_begins(
-    folder: Path, text_config: Callable[..., TextCorpusConfig]
-) -> None:
+def test_a_regular_expression_says_where_a_document_begins(folder: Path, text_config: Make) -> None:
     (folder / "all.txt").write_text("Before.\n== One ==\nFirst.\n\nMore.\n== Two == with a rest\nSecond.\n")
 
     found = read(text_config(document="regex", document_start="^== .* =="))
@@ -117,7 +109,7 @@ def test_a_regular_expression_says_where_a_document_begins(
     ],
 )
 def test_markup_is_an_error_that_names_readers_or_counted_or_kept(
-    folder: Path, text_config: Callable[..., TextCorpusConfig], content: str
+    folder: Path, text_config: Make, content: str
 ) -> None:
     (folder / "novel.xml").write_text(content)
     place = f"{folder}/*.xml"

@@ -30,19 +30,14 @@ TEI = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> None:
-    (tmp_path / "text").mkdir()
-
-
 def tei(make: Make, **changes: Any) -> XmlCorpusConfig:
     preset = yaml.safe_load((ROOT / "conf/corpus/tei.yaml").read_text())
     keys = {key: tuple(preset[key]) for key in ("paragraphs", "ignored", "spaces")}
     return make(document=preset["document"], **keys, **changes)
 
 
-def test_the_preset_reads_a_novel_in_tei(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "novel.xml.gz").write_bytes(gzip.compress(TEI.encode()))
+def test_the_preset_reads_a_novel_in_tei(folder: Path, xml_config: Make) -> None:
+    (folder / "novel.xml.gz").write_bytes(gzip.compress(TEI.encode()))
     dropped: Counter[str] = Counter()
 
     found = list(read(tei(xml_config), dropped))
@@ -56,8 +51,8 @@ def test_the_preset_reads_a_novel_in_tei(tmp_path: Path, xml_config: Make) -> No
     assert not dropped
 
 
-def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "all.xml").write_text(
+def test_documents_by_element_are_named_by_id_or_line(folder: Path, xml_config: Make) -> None:
+    (folder / "all.xml").write_text(
         "<corpus>\n<doc id='a'><body><p>One.</p></body></doc>\n<doc><body><p>Two.</p><p/></body></doc>\n"
         "<front><doc><p>Not in corpus/doc.</p></doc></front></corpus>"
     )
@@ -70,8 +65,8 @@ def test_documents_by_element_are_named_by_id_or_line(tmp_path: Path, xml_config
     ]
 
 
-def test_names_of_html_entities_become_characters(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "a.xml").write_text(
+def test_names_of_html_entities_become_characters(folder: Path, xml_config: Make) -> None:
+    (folder / "a.xml").write_text(
         '<!DOCTYPE TEI.2 SYSTEM "http://example.org/tei.dtd"><x><p>One&mdash;two &amp; three.</p></x>'
     )
     assert [item.paragraphs for item in read(xml_config())] == [("One—two & three.",)]
@@ -91,10 +86,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_an_error_that_names_file_and_line_or_counted(tmp_path: Path, xml_config: Make, fault: str) -> None:
+def test_a_fault_is_an_error_that_names_file_and_line_or_counted(folder: Path, xml_config: Make, fault: str) -> None:
     content, reason, message = FAULTS[fault]
-    (tmp_path / "text" / "bad.xml").write_text(content)
-    (tmp_path / "text" / "good.xml").write_text("<x><p>Good.</p></x>")
+    (folder / "bad.xml").write_text(content)
+    (folder / "good.xml").write_text("<x><p>Good.</p></x>")
     dropped: Counter[str] = Counter()
 
     with pytest.raises(DataError, match=rf"(?s)bad\.xml: .*({message})"):
@@ -104,8 +99,8 @@ def test_a_fault_is_an_error_that_names_file_and_line_or_counted(tmp_path: Path,
     assert sum(count for name, count in dropped.items() if name.startswith(reason)) >= 1
 
 
-def test_two_documents_of_one_id_are_named_or_counted(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "a.xml").write_text("<x><d id='1'><p>One.</p></d>\n<d id='1'><p>Two.</p></d></x>")
+def test_two_documents_of_one_id_are_named_or_counted(folder: Path, xml_config: Make) -> None:
+    (folder / "a.xml").write_text("<x><d id='1'><p>One.</p></d>\n<d id='1'><p>Two.</p></d></x>")
     dropped: Counter[str] = Counter()
 
     with pytest.raises(DataError, match="the document of line 2 has the id '1' of an earlier one"):
@@ -114,8 +109,8 @@ def test_two_documents_of_one_id_are_named_or_counted(tmp_path: Path, xml_config
     assert dropped == {"documents/duplicate_id": 1}
 
 
-def test_a_file_without_paragraphs_names_the_elements_that_hold_its_text(tmp_path: Path, xml_config: Make) -> None:
-    (tmp_path / "text" / "a.xml").write_text("<x><para>Here is the text.</para></x>")
+def test_a_file_without_paragraphs_names_the_elements_that_hold_its_text(folder: Path, xml_config: Make) -> None:
+    (folder / "a.xml").write_text("<x><para>Here is the text.</para></x>")
     dropped: list[Dropped] = []
 
     assert [item.paragraphs for item in read(xml_config(), dropped)] == [()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.files import Part
-from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.storage import read_documents
 from bertline.demo.config import (
     DocsLibrarySourceConfig,
@@ -19,7 +19,7 @@ from bertline.demo.config import (
     DocsSearchSourceConfig,
     PythonDocsConfig,
 )
-from bertline.demo.docstrings import Docstring, ModuleDocs, PythonDocsCorpusConfig
+from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.demo.rows import PRETRAINED_ON, texts_found
 from bertline.demo.tasks import docs_library_rows, docs_match_rows, docs_parameters_sentences, docs_search_splits
 from engines import local
@@ -68,31 +68,30 @@ def leaking():
     ]
 
 
+ROWS = {"num_dev_rows": 90, "num_test_rows": 90}
+ALL = {"num_train_rows": None, "seed": 0}
+
+
 def library(modules):
-    config = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=30, num_dev_rows=90, num_test_rows=90)
-    rows, dropped = docs_library_rows(modules, config, num_train_rows=None, seed=0)
+    config = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=30, **ROWS)
+    rows, dropped = docs_library_rows(modules, config, **ALL)
     return [row.text for row in rows["dev"] + rows["test"]], dropped
 
 
 def match(modules):
-    config = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=90, num_test_rows=90)
-    rows, dropped = docs_match_rows(modules, config, num_train_rows=None, seed=0)
+    rows, dropped = docs_match_rows(modules, DocsMatchSourceConfig(kind="docs_match", min_words=4, **ROWS), **ALL)
     return [row.text_pair for row in rows["dev"] + rows["test"]], dropped
 
 
 def parameters(modules):
-    config = DocsParametersSourceConfig(
-        kind="docs_parameters", min_words=4, max_words=40, num_dev_rows=90, num_test_rows=90
-    )
-    made, dropped = docs_parameters_sentences(modules, config, num_train_rows=None, seed=0)
+    config = DocsParametersSourceConfig(kind="docs_parameters", min_words=4, max_words=40, **ROWS)
+    made, dropped = docs_parameters_sentences(modules, config, **ALL)
     return [" ".join(row.words).replace(" .", ".") for split in ("dev", "test") for row in made[split]], dropped
 
 
 def search(modules):
-    config = DocsSearchSourceConfig(
-        kind="docs_search", min_words=4, max_words=30, num_documents=200, num_dev_rows=90, num_test_rows=90
-    )
-    made = docs_search_splits(modules, config, num_train_rows=None, seed=0)
+    config = DocsSearchSourceConfig(kind="docs_search", min_words=4, max_words=30, num_documents=200, **ROWS)
+    made = docs_search_splits(modules, config, **ALL)
     texts = dict(zip(made.collection.ids, made.collection.texts, strict=True))
     rows = [made.splits[split] for split in ("dev", "test")]
     return [text for each in rows for text in (*each.queries, *(texts[i] for i in each.ids))], made.dropped
@@ -124,15 +123,13 @@ def test_found_is_whatever_a_plain_search_finds(texts, searched):
 
 
 @pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])
-def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking, deduplicate, monkeypatch, tmp_path):
+def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(
+    leaking, docs_corpus_config, deduplicate, monkeypatch, tmp_path
+):
     monkeypatch.setattr("bertline.demo.docstrings.module_batches", lambda _: ([(Part("a", "a", size=1),)], 0))
     monkeypatch.setattr("bertline.demo.docstrings.read_batch", lambda *_: iter(leaking))
     monkeypatch.setattr("bertline.corpus.build.package_versions", lambda _: {})
-    config = PythonDocsCorpusConfig(
-        kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,
-        min_document_characters=1, on_undecodable="fail",
-        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
-    )  # fmt: skip
+    config = dataclasses.replace(docs_corpus_config, deduplicate=deduplicate)
     packages = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)
     build_corpus(config, packages, tmp_path / "corpus", **local(tmp_path / "corpus"))
     train = [

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
+from bertline.corpus.storage import read_documents
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import PythonDocsCorpusConfig, read_modules
 from bertline.demo.prose import prose_paragraphs
-from bertline.foundation.manifests import read_manifest
+from bertline.foundation.files import sha256_of_path
+from corpora import manifest_of
 from engines import local
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
@@ -23,10 +20,10 @@ def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
     build_corpus(docs_corpus_config, pretend_package, tmp_path / "one", **local(tmp_path / "one"))
     build_corpus(docs_corpus_config, pretend_package, tmp_path / "two", **local(tmp_path / "two", 2))
 
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert sha256_of_path(tmp_path / "one") == sha256_of_path(tmp_path / "two")
     held_out = {module.name for module in read_modules(pretend_package) if module.held_out}
     assert {document.id for document in read_documents(tmp_path / "one", "validation")} == held_out
-    manifest = read_manifest(tmp_path / "one", kind=KIND, format_version=FORMAT_VERSION)
+    manifest = manifest_of(tmp_path / "one")
     assert manifest["packages"] == {"pretend": "1.2.3"}
     assert manifest["dropped"]["documents/test_module"] == 1
 

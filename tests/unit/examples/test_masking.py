@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bertline.examples.config import StaticMaskingConfig
 from bertline.examples.masking import (
     MaskedRows,
     MaskingPolicy,
     mask_example,
     mask_rows,
-    masked_batch,
     masking_policy,
     max_targets,
 )
@@ -23,7 +20,6 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.words import word_starts
-from staged_runs import MASKING
 
 CLS, SEP = 2, 3
 
@@ -114,21 +110,3 @@ def test_the_policy_of_an_artifact_is_the_configuration_s(build, config, tokeniz
     assert (policy.mask_prob, policy.replace_with_mask_prob, policy.replace_with_random_prob) == (0.2, 0.7, 0.1)
     bits = np.unpackbits(np.frombuffer(policy.word_starts, dtype=np.uint8))[: policy.vocab_size]
     assert bits.astype(bool).tolist() == ([] if unit == "token" else word_starts(tokenizer))
-
-
-@pytest.mark.parametrize("static", [True, False])
-def test_forty_epochs_show_ten_static_or_forty_dynamic_patterns(build, config, static: bool) -> None:
-    """RoBERTa (arXiv 1907.11692), section 4.1: with ten copies, each mask is seen four times in forty epochs."""
-    masking = StaticMaskingConfig(kind="static", dupe_factor=10, **MASKING)
-    config = replace(config, lengths=(64,), random_next_prob=None, short_sequence_prob=0.0)
-    store = build(replace(config, masking=masking) if static else config).store(64)
-    policy, everything = masking_policy(store.manifest), np.arange(len(store))
-    assert policy.static == static
-    long = np.flatnonzero(store.padded(everything).lengths > 50)
-    patterns: dict[bytes, set[bytes]] = defaultdict(set)
-    for epoch in range(40):
-        batch = masked_batch(store, long, epoch=epoch, seed=config.seed, policy=policy)
-        for index, positions in zip(long, batch["masked_positions"], strict=True):
-            patterns[store[int(index)].input_ids.tobytes()].add(positions.tobytes())
-    assert len(patterns) > 20
-    assert {len(seen) for seen in patterns.values()} == {10 if static else 40}

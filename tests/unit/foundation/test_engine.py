@@ -15,6 +15,7 @@ import pytest
 
 from bertline.foundation.engine import LocalEngine, RayEngine, shard_folder
 from bertline.foundation.errors import DataError, MachineError
+from bertline.foundation.files import sha256_of_path
 
 
 def squares(log: Path, shard: int, out: Path) -> dict[str, Any]:
@@ -32,10 +33,6 @@ def _done(log: Path) -> list[int]:
     return sorted(int(path.name.partition("-")[0]) for path in log.iterdir())
 
 
-def _bytes(out: Path) -> dict[str, bytes]:
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     (tmp_path / "log").mkdir()
@@ -47,7 +44,7 @@ def test_results_come_in_order_and_bytes_do_not_depend_on_the_number_of_workers(
     for num_workers in (0, 2):
         counts = LocalEngine(num_workers).map(partial(squares, log), shards, tmp_path / str(num_workers))
         assert counts == [{"numbers": shard} for shard in shards]
-    assert _bytes(tmp_path / "0") == _bytes(tmp_path / "2") != {}
+    assert sha256_of_path(tmp_path / "0") == sha256_of_path(tmp_path / "2")
 
 
 def test_threads_share_what_a_task_holds_and_shards_may_come_one_by_one(tmp_path: Path, log: Path) -> None:
@@ -67,7 +64,7 @@ def test_threads_share_what_a_task_holds_and_shards_may_come_one_by_one(tmp_path
 def test_whole_shards_are_skipped_and_the_others_are_done_again(tmp_path: Path, log: Path) -> None:
     out, engine = tmp_path / "out", LocalEngine(0)
     engine.map(partial(squares, log), [1, 2, 3, 4, 5], out)
-    undisturbed = _bytes(out)
+    undisturbed = sha256_of_path(out)
     (shard_folder(out, 1) / "squares.txt").write_text("0 1 5")
     manifest = shard_folder(out, 2) / "shard.json"
     manifest.write_bytes(manifest.read_bytes()[:-20])
@@ -75,7 +72,7 @@ def test_whole_shards_are_skipped_and_the_others_are_done_again(tmp_path: Path, 
     (out / ".00003.left").mkdir()
     assert engine.map(partial(squares, log), [1, 2, 3, 4, 5], out) == [{"numbers": shard} for shard in range(1, 6)]
     assert _done(log) == [1, 2, 2, 3, 3, 4, 4, 5]
-    assert _bytes(out) == undisturbed
+    assert sha256_of_path(out) == undisturbed
     assert not (out / ".00003.left").exists()
 
 
@@ -94,7 +91,7 @@ def test_bad_input_is_raised_as_it_is_and_what_was_done_stays(tmp_path: Path, lo
     assert not shard_folder(tmp_path / "out", 1).exists()
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path, log: Path) -> None:
+def test_a_killed_run_goes_on_to_the_samesha256_of_path(tmp_path: Path, log: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from functools import partial; sys.path.insert(0, sys.argv[1]);"
         "from test_engine import squares; from bertline.foundation.engine import LocalEngine;"
@@ -107,7 +104,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path, log: Path) -> No
     LocalEngine(0).map(partial(squares, log), [3, 4, 5], out)
     assert _done(log) == [3, 4, 5]
     LocalEngine(0).map(partial(squares, log), [3, 4, 5], tmp_path / "undisturbed")
-    assert _bytes(out) == _bytes(tmp_path / "undisturbed")
+    assert sha256_of_path(out) == sha256_of_path(tmp_path / "undisturbed")
 
 
 def test_a_ray_cluster_that_is_not_there_is_said_in_a_sentence(

@@ -25,12 +25,6 @@ def chosen(word_counts: dict[str, int], num_new: int = 9, min_frequency: int = 1
     return words_to_add(OLD, word_counts, num_new=num_new, min_frequency=min_frequency)
 
 
-def test_a_word_is_worth_its_count_times_the_tokens_that_it_saves() -> None:
-    # 3 x 3 tokens, 4 x 2, 9 x 1
-    assert chosen({"nern": 3, "ren": 4, "es": 9, "the": 99}) == ("es", "nern", "ren")
-    assert chosen({"nern": 3, "ren": 4, "es": 9, "the": 99}, num_new=1) == ("es",)
-
-
 words = st.text(st.sampled_from("aernkst☃"), min_size=1, max_size=7)
 
 

@@ -69,7 +69,7 @@ def test_they_are_tokens_of_a_trained_vocabulary_whatever_the_text_has(build, co
     assert (facts["in_anyway"], facts["not_in_text"]) == (["series"], ["zurich", "zymurgy"])
 
 
-def test_a_file_gives_the_same_bytes_as_a_list_and_its_content_is_part_of_the_stage(build, config, tmp_path) -> None:
+def test_a_file_gives_the_same_bytes_as_a_list(build, config, tmp_path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("\n".join(USER_WORDS))
     of_list, of_file = (
@@ -77,13 +77,26 @@ def test_a_file_gives_the_same_bytes_as_a_list_and_its_content_is_part_of_the_st
         for name, given in (("list", USER_WORDS), ("file", str(words)))
     )
     assert sha256_of_path(of_list.folder) == sha256_of_path(of_file.folder)
-    stage, composed = stage_named("tokenizer"), {"tokenizer": {"user_words": str(words)}}
-    before = stage_versions(stage, None, composed)
-    words.write_text("other")
-    assert str(words) in before and stage_versions(stage, None, composed) != before
-    words.unlink()
-    with pytest.raises(ConfigError, match=r"tokenizer\.user_words names .*words\.txt, which is not a file"):
-        stage_versions(stage, None, composed)
+
+
+@pytest.mark.parametrize("key", ["tokenizer.user_words", "tokenizer.compare", "corpus.decontaminate"])
+def test_the_content_of_a_named_file_is_part_of_the_stage(tmp_path: Path, key: str) -> None:
+    section, _, setting = key.partition(".")
+
+    def versions(path: Path) -> dict[str, str]:
+        named = str(path) if setting == "user_words" else [str(path)]
+        return stage_versions(stage_named(section), None, {section: {"kind": "text", setting: named}})
+
+    path = tmp_path / "vocab.txt"
+    place = tmp_path if setting == "compare" else path
+    path.write_text("one")
+    before = versions(place)
+    path.write_text("other")
+    (tmp_path / "model.safetensors").write_text("not looked at")
+    after = versions(place)
+    assert {name for name in {**before, **after} if before.get(name) != after.get(name)} == {str(path)}
+    with pytest.raises(ConfigError, match=rf"{setting} names .*nothing, which is not a file"):
+        versions(tmp_path / "nothing")
 
 
 UNSPLIT = ("c++", "c+", "a-b", "b-c", "x.")
@@ -96,17 +109,3 @@ TOKENIZER = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *ALPHABET, *UNSPLIT), 
 def test_the_fast_encoder_finds_them_where_the_tokenizers_library_does(text: str) -> None:
     ids, _ = sentence_encoder(TOKENIZER, "uint16")([text])
     assert ids.tolist() == TOKENIZER.encode_literally([text])[0]
-
-
-def test_vocabularies_to_compare_with_are_part_of_the_stage_by_their_files(tmp_path: Path) -> None:
-    stage, folder = stage_named("tokenizer"), tmp_path / "model"
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("a")
-    composed = {"tokenizer": {"compare": [str(folder), "google-bert/bert-base-uncased"]}}
-    before = stage_versions(stage, None, composed)
-    (folder / "vocab.txt").write_text("b")
-    (folder / "model.safetensors").write_text("not looked at")
-    after = stage_versions(stage, None, composed)
-    assert {key for key in {**before, **after} if before.get(key) != after.get(key)} == {str(folder / "vocab.txt")}
-    with pytest.raises(ConfigError, match=r"tokenizer\.compare names .*/nothing, which is not a file"):
-        stage_versions(stage, None, {"tokenizer": {"compare": [str(tmp_path / "nothing")]}})

@@ -56,12 +56,7 @@ def word_hashes(texts: Iterable[str]) -> Hashes:
 
 
 def hashes_of_documents(documents: Iterable[Iterable[str]]) -> list[Hashes]:
-    """Return the hashes of the words of each document, as `word_hashes` does, of all documents at once.
-
-    Example:
-        >>> [len(words) for words in hashes_of_documents([["One two."], [], ["Three"]])]
-        [2, 0, 1]
-    """
+    """Return the hashes of the words of each document, as `word_hashes` does, of all documents at once."""
     contents = [_cores_of(texts) for texts in documents]
     # Eight bytes are read from each place of a word, which may be beyond the end of the last one.
     content = b" ".join([*contents, bytes(8)])

@@ -15,7 +15,6 @@ from bertline.corpus.reader import FilesReader
 from bertline.foundation.errors import DataError
 
 _DOC_OPEN = re.compile(r'<doc (?=[^>]*\bid="(?P<id>[^"]*)")(?:[^>]*\btitle="(?P<title>[^>]*)")?[^>]*>\s*$')
-_DOC_CLOSE = "</doc>"
 # Tags that WikiExtractor leaves in the text.
 _TAG = re.compile(r"</?(?:br|dl|dd|dt|ul|ol|li|ref|dfn|poem|div|span|small|sub|sup|b|i|p|nowiki|onlyinclude)\b[^<>]*>")
 
@@ -56,7 +55,7 @@ class WikiExtractorReader(FilesReader):
                         f'{part.path}:{line.number}: text between articles, {text[:60]!r}; expected <doc id="…" …>. '
                         "Run WikiExtractor again for this file, or take the line out."
                     )
-            elif text == _DOC_CLOSE:
+            elif text == "</doc>":
                 if head["id"] in ids:
                     problem = f"the article that ends in line {line.number} has the id {head['id']!r} of an earlier one"
                     yield fault(part, self.on_undecodable, "documents/duplicate_id", problem, "Take one of them out")
