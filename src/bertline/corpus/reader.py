@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig
+from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, RulesConfig
 
 _SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 16
 
-SentencesConfig = LearnedConfig | LinesConfig | RegexConfig
+SentencesConfig = LearnedConfig | RulesConfig | LinesConfig | RegexConfig
 """The kinds of sentence splitting: a new one is a file of `corpus/sentences` and a name here."""
 
 

@@ -47,6 +47,20 @@ class SentenceSettings(ABC):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RulesConfig(SentenceSettings):
+    """The name of what was there before `learned`."""
+
+    kind: Literal["rules"]
+
+    def __post_init__(self) -> None:
+        raise ValueError("kind is rules, which is no more: use learned (corpus/sentences=learned)")
+
+    def splitter(self, knowledge: Knowledge) -> Splitter:
+        """Return nothing: there is no such configuration."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LinesConfig(SentenceSettings):
     """Each line is a sentence: for text that another program has split."""
 
