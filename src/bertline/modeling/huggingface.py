@@ -18,7 +18,7 @@ from bertline.modeling.bert import BertForSequenceClassification, BertModel, Ber
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
 from bertline.modeling.heads import BertForQuestionAnswering
-from bertline.modeling.initialization import Undrawn, initialize
+from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import (
     UNUSED_POSITIONS,
     WEIGHTS_NAME,
@@ -211,8 +211,9 @@ def load_with_head(
     config, vocab_size, pad_token_id = read_config(folder)
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
-    with Undrawn():
+    with torch.device("meta"):  # nothing is drawn: all weights are read below, or drawn by their names
         model = make(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
+    model.to_empty(device="cpu")
     own_dropout = config_mapping(folder).get("qa_dropout")
     if dropout_prob is None and own_dropout is not None and isinstance(model, BertForQuestionAnswering):
         model.dropout.p = own_dropout
