@@ -218,7 +218,7 @@ def load_with_head(
     if dropout_prob is None and own_dropout is not None and isinstance(model, BertForQuestionAnswering):
         model.dropout.p = own_dropout
     # No warning about a missing pooler if the head does not use it, or if it is a part of a new head.
-    is_new = bool(new_head) and FAMILIES[config.family].pooler_is_head
+    is_new = bool(new_head) and bool(FAMILIES[config.family].sequence_head)
     unread = () if getattr(model, "uses_pooler", True) and not is_new else (_POOLER,)
     return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
 
