@@ -6,13 +6,9 @@ import pretraining_inputs
 from bertline.modeling.attention import attention_device
 from bertline.pretraining.plan import pretraining_attention
 from bertline.pretraining.run import run_pretraining
-from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Ranks, resolve_device, resolve_machine, resolve_precision
 from pretraining_inputs import NO_DROPOUT
-
-
-def final_weights(job) -> dict[str, torch.Tensor]:
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
+from pretraining_inputs import weights as final_weights
 
 
 def test_the_gpu_trains_like_the_cpu_to_rounding(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives import ObjectiveConfig
 from bertline.pretraining.plan import Plan, RowLayout
+from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model
 from bertline.tokenization.storage import save_tokenizer
@@ -159,8 +159,10 @@ def again(make_job: Any, job: PretrainJob, **changes: Any) -> PretrainJob:
     return replace(make_job(**changes), run_folder=job.run_folder)
 
 
-def signal_at(probe: type[Any], step: int, number: int, monkeypatch: Any) -> None:
-    """Make this probe send the process a signal after a step."""
+def stop_after(
+    job: PretrainJob, step: int, monkeypatch: pytest.MonkeyPatch, *, probe: Any = MaskPredictionProbe, number: int = 15
+) -> None:
+    """Start a run and make this probe send the process a signal after a step (15: TERM), at which it saves and ends."""
     original = probe.probe
 
     def signalled(self: Any, now: int) -> Any:
@@ -168,7 +170,10 @@ def signal_at(probe: type[Any], step: int, number: int, monkeypatch: Any) -> Non
             os.kill(os.getpid(), number)
         return original(self, now)
 
-    monkeypatch.setattr(probe, "probe", signalled)
+    message = f"saved after step {step} of {job.pretrain.num_steps}"
+    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match=message):
+        patched.setattr(probe, "probe", signalled)
+        run_pretraining(job)
 
 
 def curve(job: PretrainJob) -> list[tuple[int, dict[str, float]]]:
@@ -187,10 +192,7 @@ def assert_resumes_to_the_same_bits(
     Weights and logged curves must be the same to the last bit.
     """
     figures = run_pretraining(alone)
-    signal_at(probe, step, signal.SIGTERM, monkeypatch)
-    with pytest.raises(TrainingInterrupted, match=f"saved after step {step} of {alone.pretrain.num_steps}"):
-        run_pretraining(stopped)
-    monkeypatch.undo()
+    stop_after(stopped, step, monkeypatch, probe=probe)
     run_pretraining(stopped)
     assert_same_weights(*(read_weights(job.result_folder, with_output=True) for job in (alone, stopped)))
     assert curve(alone) == curve(stopped)

@@ -364,16 +364,11 @@ def save_wrapped(
     hf.config.dtype = torch.float32
     if encoder.config.type_vocab_size:
         hf.config.type_vocab_size = encoder.config.type_vocab_size  # marks of tokens add types
-    write_weights(weights_of(hf), folder / WEIGHTS_NAME)
+    tied = hf.all_tied_weights_keys
+    write_weights({name: each for name, each in hf.state_dict().items() if name not in tied}, folder / WEIGHTS_NAME)
     write_json(folder / CONFIG_NAME, json.loads(hf.config.to_json_string()))
     if isinstance(model, WrappedReplacedToken):
         save_wrapped(model.generator, folder / GENERATOR)
-
-
-def weights_of(hf: Any) -> dict[str, Tensor]:
-    """Return the weights of a model of transformers by name, tied ones once."""
-    tied = hf.all_tied_weights_keys
-    return {name: tensor for name, tensor in hf.state_dict().items() if name not in tied}
 
 
 def _loaded(

@@ -81,11 +81,6 @@ class Family:
     wrapping: Wrapping | None = None
     """None for an adopted family."""
 
-    @property
-    def pooler_is_head(self) -> bool:
-        """Whether the pooler of a classifier of texts belongs to its head, and a new head draws it."""
-        return bool(self.sequence_head)
-
     def num_unused_positions(self, pad_token_id: int) -> int:
         """Return how many rows of the position embeddings precede that of position 0."""
         padding = pad_token_id if self.padding_of_positions is None else self.padding_of_positions
@@ -147,6 +142,9 @@ class Family:
         return ours
 
 
+_DENSE_HEAD = (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))
+
+
 def _roberta(model_type: str, title: str, class_prefix: str) -> Family:
     return Family(
         model_type=model_type,
@@ -158,7 +156,7 @@ def _roberta(model_type: str, title: str, class_prefix: str) -> Family:
             ("cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."),
             ("cls.predictions.", "lm_head."),
         ),
-        sequence_head=(("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
+        sequence_head=_DENSE_HEAD,
         defaults={"max_position_embeddings": 512, "pad_token_id": 1},
         positions_follow_padding=True,
         drops_before_pooler=True,
@@ -204,7 +202,6 @@ _DISTILBERT = Family(
     pooler_activation="relu",
     drops_before_answers=True,
 )
-_DENSE_HEAD = (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))
 _WRAPPED = (
     Family(
         model_type="electra",

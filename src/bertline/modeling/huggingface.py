@@ -18,7 +18,7 @@ from bertline.modeling.bert import BertForSequenceClassification, BertModel, Ber
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
 from bertline.modeling.heads import BertForQuestionAnswering
-from bertline.modeling.initialization import Undrawn, initialize
+from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import (
     UNUSED_POSITIONS,
     WEIGHTS_NAME,
@@ -211,15 +211,31 @@ def load_with_head(
     config, vocab_size, pad_token_id = read_config(folder)
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
-    with Undrawn():
+    with torch.device("meta"):  # nothing is drawn: all weights are read below, or drawn by their names
         model = make(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
+    model.to_empty(device="cpu")
     own_dropout = config_mapping(folder).get("qa_dropout")
     if dropout_prob is None and own_dropout is not None and isinstance(model, BertForQuestionAnswering):
         model.dropout.p = own_dropout
     # No warning about a missing pooler if the head does not use it, or if it is a part of a new head.
-    is_new = bool(new_head) and FAMILIES[config.family].pooler_is_head
+    is_new = bool(new_head) and bool(FAMILIES[config.family].sequence_head)
     unread = () if getattr(model, "uses_pooler", True) and not is_new else (_POOLER,)
-    return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
+    expected_fresh = (*new_head, *unread)  # the rest gives a warning
+    encoder = model if isinstance(model, BertModel) else model.bert
+    prefix = "bert." if model is encoder else ""
+    ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
+    with_output = any(name.startswith(MLM_HEAD) for name in to_disk(ours))
+    weights = read_weights(folder, with_output=with_output)
+    encoder.embeddings.unused_positions = weights.pop(UNUSED_POSITIONS, None)
+    disk = {name: tensor for name, tensor in weights.items() if not name.startswith(expected_fresh)}
+    found, missing = from_disk(ours, disk)
+    _require_whole(folder, to_disk(ours), {name: tuple(tensor.shape) for name, tensor in disk.items()})
+    if missing:
+        initialize(model, encoder.config, seed=seed, but={name.removeprefix(prefix) for name in found})
+    if fresh := [name for name in missing if not name.startswith(expected_fresh)]:
+        warn(f"{folder} lacks {_some(fresh)}: these start from random weights.")
+    model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False)
+    return model
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, int, int]:
@@ -280,26 +296,6 @@ def _config_on_disk(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ArtifactError(f"{path} is missing; {folder} is not a model folder. Give one with config.json.")
     return read_json(path)
-
-
-def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str, ...]) -> Model:
-    """Load weights into a model. Only heads may be missing; a missing head not in `expected_fresh` gives a warning."""
-    encoder = model if isinstance(model, BertModel) else model.bert
-    prefix = "bert." if model is encoder else ""
-    ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
-    with_output = any(name.startswith(MLM_HEAD) for name in to_disk(ours))
-    weights = read_weights(folder, with_output=with_output)
-    encoder.embeddings.unused_positions = weights.pop(UNUSED_POSITIONS, None)
-    disk = {name: tensor for name, tensor in weights.items() if not name.startswith(expected_fresh)}
-    found, missing = from_disk(ours, disk)
-    _require_whole(folder, to_disk(ours), {name: tuple(tensor.shape) for name, tensor in disk.items()})
-    fresh = [name for name in missing if not name.startswith(expected_fresh)]
-    if missing:
-        initialize(model, encoder.config, seed=seed, but={name.removeprefix(prefix) for name in found})
-    if fresh:
-        warn(f"{folder} lacks {_some(fresh)}: these start from random weights.")
-    model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False)
-    return model
 
 
 def require_whole_checkpoint(folder: Path) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.config import ModelConfig
@@ -58,16 +56,3 @@ def _cut_normal(shape: torch.Size, std: float, generator: torch.Generator) -> Te
     while (outside := drawn.abs() > _CUT_AT_STD * std).any():
         drawn = torch.where(outside, torch.empty(shape).normal_(std=std, generator=generator), drawn)
     return drawn
-
-
-class Undrawn(TorchFunctionMode):
-    """Context manager that skips PyTorch's own random initialisation of new modules, to save time.
-
-    For models whose weights are all loaded from a file, or drawn by `initialize`, before use.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
-        if func in (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
-            return named["tensor"] if "tensor" in named else args[0]
-        return func(*args, **named)

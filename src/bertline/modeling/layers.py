@@ -189,13 +189,9 @@ def gather_positions(hidden_states: Tensor, positions: Tensor) -> Tensor:
 
 def activation(config: ModelConfig) -> nn.Module:
     """Return the activation function of the configuration."""
-    match config.hidden_act:
-        case "gelu":
-            return nn.GELU()
-        case "gelu_new":
-            return nn.GELU(approximate="tanh")
-        case "relu":
-            return nn.ReLU()
+    if config.hidden_act == "relu":
+        return nn.ReLU()
+    return nn.GELU(approximate="tanh" if config.hidden_act == "gelu_new" else "none")
 
 
 # Encoder matrix products with oneDNN and prepacked weights: equal up to rounding, and faster.
@@ -238,19 +234,15 @@ def packed_linears(model: nn.Module) -> Iterator[bool]:
     plain = [(layer, name, getattr(layer, name)) for layer in layers for name in (*_LINEARS, "activation")]
     try:
         for layer in layers:
-            _pack(layer)
+            fused = layer.activation if isinstance(layer.activation, nn.GELU) else None
+            for name in _LINEARS:
+                setattr(layer, name, _PackedLinear(getattr(layer, name), fused if name == "intermediate" else None))
+            if fused is not None:
+                layer.activation = nn.Identity()
         yield True
     finally:
         for layer, name, module in plain:
             setattr(layer, name, module)
-
-
-def _pack(layer: EncoderLayer) -> None:
-    fused = layer.activation if isinstance(layer.activation, nn.GELU) else None
-    for name in _LINEARS:
-        setattr(layer, name, _PackedLinear(getattr(layer, name), fused if name == "intermediate" else None))
-    if fused is not None:
-        layer.activation = nn.Identity()
 
 
 def _works(layer: EncoderLayer) -> bool:

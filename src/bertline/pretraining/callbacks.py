@@ -39,7 +39,7 @@ _USABLE_FRACTION = 0.95
 # Packed rows differ in number from step to step.
 _STEPS_LOOKED_AT = 4
 _GB = 1e9
-_USUAL_TARGETS = 0.15
+USUAL_TARGETS = 0.15
 """Fraction of the tokens that are targets, near enough for the time that is left."""
 _FIRST_STEPS, _PROFILED_STEPS = 10, 5
 """Number of steps of a start before a profile, which compile and fill caches, and of those in it."""
@@ -63,14 +63,12 @@ class Rehearsal(pl.Callback):
         if not reports_lack_of_memory(module.machine.device):
             return
         kind, plan = module.model.attention, self.dataset.plan
-        largest: dict[int, tuple[Place, range]] = {}  # of each length, the phase with the largest batch, and its steps
-        for place, start, end in plan.stretches(module.finished_steps, plan.num_steps):
-            known = largest.get(place.max_length)
-            if known is None or place.global_batch_size > known[0].global_batch_size:
-                largest[place.max_length] = (place, range(start, end))
-        for length, (place, steps) in largest.items():
+        stretches = list(plan.stretches(module.finished_steps, plan.num_steps))
+        for length in dict.fromkeys(place.max_length for place, _, _ in stretches):
+            of_length = (one for one in stretches if one[0].max_length == length)
+            place, start, end = max(of_length, key=lambda one: one[0].global_batch_size)
             set_attention(module.model, self.dataset.layouts[length].attention.kind)
-            layout = self._fitting_layout(module, place, steps)
+            layout = self._fitting_layout(module, place, range(start, end))
             if module.frozen_layout is not None:
                 module.frozen_layout["lengths"][str(length)]["rows"] = layout.rows
         set_attention(module.model, kind)
@@ -227,7 +225,7 @@ class TimeLeft:
 
     plan: Plan
     work: Mapping[int, float]
-    """Work per sequence of each length, in any unit; see `work_of_sequence`."""
+    """Work per sequence of each length, in any unit."""
     _begun: tuple[int, float] | None = None
 
     def after(self, step: int, seconds: Seconds) -> float | None:
@@ -241,11 +239,6 @@ class TimeLeft:
             for steps in ((first_step, step), (step, self.plan.num_steps))
         )
         return (passed_s - begun_s) * left / done
-
-
-def work_of_sequence(model: LanguageModel, length: int) -> float:
-    """Return the FLOPs of a full sequence of this length, forward and backward."""
-    return length * flops_of(model, seq_len=length, target_fraction=_USUAL_TARGETS)
 
 
 def flops_of(model: LanguageModel, *, seq_len: float, target_fraction: float) -> float:

@@ -23,13 +23,14 @@ from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.callbacks import (
+    USUAL_TARGETS,
     Checkpointing,
     Probing,
     ProfileSteps,
     Rehearsal,
     Throughput,
     TimeLeft,
-    work_of_sequence,
+    flops_of,
 )
 from bertline.pretraining.checkpoint import TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
@@ -132,13 +133,16 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
         shown=machine.ranks.is_first,
         score=(f"train/{job.objective.metrics[0].name}", "accuracy"),
     )
-    left = TimeLeft(plan, {length: work_of_sequence(module.model, length) for length in plan.lengths})
+    work = {
+        length: length * flops_of(module.model, seq_len=length, target_fraction=USUAL_TARGETS)
+        for length in plan.lengths
+    }
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
     checkpointing = Checkpointing(state=state, guard=guard, request=request)
     callbacks = [
         *([ProfileSteps(state)] if job.runtime.profile else []),
         Rehearsal(dataset),
-        Throughput(state=state, guard=guard, progress=progress, time_left=left),
+        Throughput(state=state, guard=guard, progress=progress, time_left=TimeLeft(plan, work)),
         Probing(state=state, guard=guard),
         checkpointing,
         *extra_callbacks,

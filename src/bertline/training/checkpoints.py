@@ -45,7 +45,6 @@ class Checkpoint:
     """One loaded checkpoint."""
 
     step: int
-    path: Path
     state: dict[str, Any]
 
 
@@ -144,7 +143,7 @@ class CheckpointFolder:
             if isinstance(value, Tensor) and not is_finite(value):
                 warn(f"{path}: {where} has values that are not finite. {_SKIPPED}")
                 return None
-        return Checkpoint(step=step, path=path, state=state)
+        return Checkpoint(step=step, state=state)
 
     def digest(self, step: int) -> str:
         """Return the SHA-256 of a checkpoint, from the file next to it."""

@@ -103,7 +103,7 @@ class StopAgreement:
         if last is not None:
             step_s = (now - last[1]) / (step - last[0])
             # Divisors, so that ranks also agree at every multiple of `most_steps`, where they wait for the device.
-            divisors = [steps for steps in range(1, self.most_steps + 1) if self.most_steps % steps == 0]
+            divisors = (steps for steps in range(1, self.most_steps + 1) if self.most_steps % steps == 0)
             interval = max((steps for steps in divisors if steps * step_s <= _AGREE_EVERY_S), default=1)
             self._interval = int(sum_over_ranks([interval if self.ranks.is_first else 0], self.device)[0])
         self._last = step, now

@@ -22,16 +22,6 @@ def test_the_share_is_dropped_and_the_mean_stays(prob):
     assert (kept == kept[0]).all() and kept[0].item() == pytest.approx(1 / (1 - prob), rel=1e-3)
 
 
-def test_tensors_drawn_one_after_the_other_share_nothing():
-    torch.manual_seed(0)
-    drawn = torch.stack([dropout(torch.ones(64), 0.5) for _ in range(4096)]) == 0
-    # Each place over the draws, and each draw over the places, is dropped as often as a coin would say.
-    assert drawn.float().mean(0).sub(0.5).abs().max() < 5 * 0.5 / 64
-    assert drawn.float().mean(1).sub(0.5).abs().max() < 5 * 0.5 / 8
-    correlations = torch.corrcoef(drawn.float().T).fill_diagonal_(0)
-    assert correlations.abs().max() < 5 / 64
-
-
 def test_outside_training_and_at_zero_nothing_is_done_and_nothing_drawn():
     before = torch.random.get_rng_state()
     assert Dropout(0.5).eval()(ONES) is ONES

@@ -86,7 +86,8 @@ def test_the_loss_is_the_weighted_sum_of_its_terms(objective):
 
 
 @EACH
-def test_all_that_is_shown_is_measured(objective):
+def test_all_that_is_shown_is_measured_and_plain_data_gives_the_objective_again(objective):
+    assert objective_from(dataclasses.asdict(objective)) == objective
     names = {mean.name for mean in (*objective.terms, *objective.metrics)}
     baselines, shown = objective.baselines(KNOWN), {mean.name: mean for mean in shown_means(objective)}
     assert objective.judged_by in {term.name for term in objective.terms}
@@ -111,11 +112,6 @@ def test_every_alarm_is_raised_at_the_baselines_alone_and_has_advice(objective):
         others = {"train/loss": 1.0, "optim/grad_norm": 1.0, "perf/data_wait_fraction": 0.0}
         rows = {**others, **{f"train/{name}": average for name, average in averages.items()}}
         assert {alarm.kind for step in (5, 10) for alarm in monitor.take(step, rows)} == set(expected)
-
-
-def test_a_section_as_plain_data_gives_its_objective():
-    for objective in OBJECTIVES.values():
-        assert objective_from(dataclasses.asdict(objective)) == objective
 
 
 def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):

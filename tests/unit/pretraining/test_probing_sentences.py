@@ -48,14 +48,6 @@ def of_kind(drawn: ProbingSentences, kind: int) -> list[tuple[int, ...]]:
     return [flat(sentence) for sentence, its in zip(drawn.sentences, drawn.kinds, strict=True) if its == kind]
 
 
-def test_the_same_examples_give_the_same_sentences(open_store):
-    store = open_store(two_regions())
-    first, second = draw(store), draw(store)
-    assert first.sentences == second.sentences
-    assert first.kinds.tolist() == second.kinds.tolist()
-    assert len(first.kinds) == 300 and first.num_train == 200
-
-
 def test_words_of_byte_level_tokens_begin_with_a_space_or_are_marks():
     tokenizer = train_byte_bpe(["The mill ran, the miller slept (well)."] * 2, vocab_size=275, min_frequency=2)
     words = _Words(tokenizer)
@@ -80,6 +72,7 @@ def test_a_corrupted_sentence_is_one_of_the_text_but_for_two_neighbours_or_one_w
 
 def test_sentences_to_score_on_come_from_other_examples_than_those_to_fit_on(open_store):
     drawn = draw(open_store(two_regions()))
+    assert len(drawn.kinds) == 300 and drawn.num_train == 200
     half = language.FIRST_WORD + language.NUM_WORDS // 2
     for number, (sentence, kind) in enumerate(zip(drawn.sentences, drawn.kinds, strict=True)):
         if kind != ODD:  # an odd word is drawn from all words

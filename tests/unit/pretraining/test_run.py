@@ -10,11 +10,9 @@ from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights
+from pretraining_inputs import again, assert_same_weights, curve, stop_after, weights
 from servers import wait_until
 from tiny import load_pretraining_model
 
@@ -50,10 +48,7 @@ def test_metrics_and_mask_predictions_come_at_their_steps(finished):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, finished, monkeypatch, number):
     job = make_job("stopped")
-    with monkeypatch.context() as patched:
-        signal_at(MaskPredictionProbe, 15, number, patched)
-        with pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
-            run_pretraining(job)
+    stop_after(job, 15, monkeypatch, number=number)
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == 15
     assert not job.result_folder.exists()
     run_pretraining(job)

@@ -1,3 +1,5 @@
+import pytest
+
 from bertline.training.progress import Seconds, TrainingClock, TrainingProgress
 
 METRICS = {"train/loss": 4.5678, "train/mlm_accuracy": 0.3333, "perf/tokens_per_s": 51234.5, "other": 1.0}
@@ -34,17 +36,12 @@ def test_nothing_is_said_of_the_time_left_where_it_is_not_known_and_after_the_la
     assert capsys.readouterr().out == "pretraining: step 1 of 100\npretraining: step 100 of 100\n"
 
 
-def test_lines_come_no_more_often_than_asked_but_the_last_always(capsys):
-    with progress(every_s=1000.0) as shown:
+@pytest.mark.parametrize("is_first_rank", [True, False])
+def test_lines_come_no_more_often_than_asked_but_the_last_always_and_from_one_rank(capsys, is_first_rank):
+    with progress(every_s=1000.0, shown=is_first_rank) as shown:
         for step in range(1, 101):
             shown.show(step)
-    assert capsys.readouterr().out.splitlines() == ["pretraining: step 100 of 100"]
-
-
-def test_other_ranks_show_nothing(capsys):
-    with progress(shown=False) as shown:
-        shown.show(50)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out.splitlines() == ["pretraining: step 100 of 100"] * is_first_rank
 
 
 class Time:

@@ -1,15 +1,10 @@
 """Word embeddings that start from co-occurrences: the counts, the information in them, and the run that follows."""
 
-import signal
-
-import pytest
 import torch
 
 import pretraining_processes as processes
 from bertline.pretraining import start
-from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.training.interruption import TrainingInterrupted
 
 
 def test_two_ranks_start_from_the_same_embeddings_as_one(pretraining, inputs, tmp_path):
@@ -27,9 +22,7 @@ def test_two_ranks_start_from_the_same_embeddings_as_one(pretraining, inputs, tm
 def test_a_stopped_run_resumes_without_counting_again_and_ends_in_the_same_weights(pretraining, make_job, monkeypatch):
     whole, part = (make_job(run, pretrain__initial_embeddings="cooccurrence") for run in ("whole", "part"))
     run_pretraining(whole)
-    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
-        pretraining.signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
-        run_pretraining(part)
+    pretraining.stop_after(part, 15, monkeypatch)
     monkeypatch.setattr(start, "cooccurrence_embeddings", None)  # calling it would be an error
     run_pretraining(part)
     pretraining.assert_same_weights(*(pretraining.newest_state(job)["model"] for job in (part, whole)))

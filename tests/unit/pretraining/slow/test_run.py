@@ -1,11 +1,5 @@
-import signal
-
-import pytest
-
-from bertline.pretraining.probes import MaskPredictionProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import again, assert_same_weights, curve, signal_at, weights
+from pretraining_inputs import again, assert_same_weights, curve, stop_after, weights
 
 
 def test_workers_change_nothing(make_job):
@@ -16,13 +10,6 @@ def test_workers_change_nothing(make_job):
     assert curve(alone) == curve(helped)
 
 
-def stopped_after(step, job, monkeypatch):
-    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted):
-        signal_at(MaskPredictionProbe, step, signal.SIGTERM, patched)
-        run_pretraining(job)
-    return job
-
-
 def test_where_dropout_masks_depend_on_the_layout_a_resumed_run_keeps_its_own_and_says_so(
     make_job, monkeypatch, capsys
 ):
@@ -30,7 +17,8 @@ def test_where_dropout_masks_depend_on_the_layout_a_resumed_run_keeps_its_own_an
     began = {**fused, "runtime__micro_batch_size": 4}
     whole = make_job("whole", **began)
     run_pretraining(whole)
-    job = stopped_after(15, make_job("stopped", **began), monkeypatch)
+    job = make_job("stopped", **began)
+    stop_after(job, 15, monkeypatch)
     asked = {"runtime__micro_batch_size": 2, "runtime__packing": "on", "runtime__attention": "plain"}
     run_pretraining(again(make_job, job, **{**fused, **asked}))
     assert_same_weights(weights(whole), weights(job))

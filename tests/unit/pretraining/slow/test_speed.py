@@ -1,6 +1,5 @@
 """The figures of time in metrics.jsonl, on a clock on which every step takes a second and a quarter."""
 
-import signal
 from contextlib import contextmanager
 
 import pytest
@@ -9,11 +8,10 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining import callbacks, run
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import RowLayout
-from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.training.interruption import TrainingInterrupted
 from bertline.training.progress import TrainingClock
-from pretraining_inputs import signal_at, steps_of
+from pretraining_inputs import steps_of, stop_after
 
 COMPUTING_S, WAITING_S, VALIDATING_S = 1.0, 0.25, 10.0
 STEP_S = COMPUTING_S + WAITING_S
@@ -67,13 +65,6 @@ def tokens_of(job, steps: range) -> int:
     return sum(dataset[step]["num_tokens"] for step in steps)
 
 
-def stop_after_15(job, monkeypatch) -> None:
-    with monkeypatch.context() as patched:
-        signal_at(MaskPredictionProbe, 15, signal.SIGTERM, patched)
-        with pytest.raises(TrainingInterrupted, match="saved after step 15"):
-            run_pretraining(job)
-
-
 def test_a_row_tells_of_all_the_time_since_the_row_before(make_job):
     job = make_job()
     figures = run_pretraining(job)
@@ -92,7 +83,7 @@ def test_a_row_tells_of_all_the_time_since_the_row_before(make_job):
 def test_a_stop_in_the_middle_of_a_row_leaves_its_figures_as_they_are(make_job, monkeypatch):
     alone, stopped = make_job("alone"), make_job("stopped")
     run_pretraining(alone)
-    stop_after_15(stopped, monkeypatch)
+    stop_after(stopped, 15, monkeypatch)
     run_pretraining(stopped)
     expected, found = speed_rows(alone), speed_rows(stopped)
     assert {"perf/tokens_per_s", "perf/mfu", "perf/data_wait_fraction", "perf/paused_fraction"} == set(found[20])
