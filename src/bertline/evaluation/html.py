@@ -189,7 +189,7 @@ def words(name: str) -> str:
 
 _FILTERS = (
     count, duration, percent, signed, in_unit, listing, metric_name, number_of, score, shortened, words,
-    settings_in_words, test_name, test_score, math.exp,
+    settings_in_words, test_name, test_score, with_diverged, math.exp,
 )  # fmt: skip
 
 
