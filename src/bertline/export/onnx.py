@@ -151,20 +151,15 @@ Outputs = list[tuple[NDArray[np.float32], ...]]
 def decision_of(folder: Path, architecture: Architecture) -> Decision:
     """Return the kind of decision that a model's outputs are used for, and in which two formats must agree."""
     settings = read_json(folder / CONFIG_NAME)
-    single = len(settings.get("id2label") or {}) == 1
-    match architecture:
-        case "BertForSequenceClassification":
-            if settings.get("problem_type") == "multi_label_classification":
-                return "labels"
-            return "score" if single else "label"
-        case "BertForTokenClassification":
-            return "token_score" if single else "token"
-        case "BertForQuestionAnswering":
-            return "span"
-        case "BertModel":
-            return "vector"
-        case _:
-            return "token"
+    if architecture == "BertForSequenceClassification" and settings.get("problem_type") == "multi_label_classification":
+        return "labels"
+    decisions: dict[str, tuple[Decision, Decision]] = {  # with several labels, and with one
+        "BertForSequenceClassification": ("label", "score"),
+        "BertForTokenClassification": ("token", "token_score"),
+        "BertForQuestionAnswering": ("span", "span"),
+        "BertModel": ("vector", "vector"),
+    }
+    return decisions.get(architecture, ("token", "token"))[len(settings.get("id2label") or {}) == 1]
 
 
 def checked_sequences(
