@@ -42,7 +42,6 @@ def build_export(
     There is no `out/encoder` if a checkpoint was fine-tuned without further pretraining: it is published already.
 
     Args:
-        config: Names, licence, formats, tolerances.
         pretrain_folder: Folder of the encoder with its pretraining heads.
         sweep_folders: Folder of the sweep artifact of each task, with the best model in `best/`.
         pipeline_facts: `params`, `commit`, and by stage `metrics` and `manifests`; unknown ones may be missing.

@@ -168,11 +168,9 @@ def checked_sequences(
     """Encode the first test rows of a task as the model reads them, truncated or, for marked words, split into windows.
 
     Args:
-        folder: Folder of the model, with its tokenizer.
         architecture: `BertModel` reads the two texts of a pair separately.
         predictions: The sweep's predictions.parquet. `CHECKED_TEXTS` replace it if it is missing or has no input
             columns.
-        max_length: Maximum number of tokens of a sequence.
         task: Configuration of the task, which says what marks the model reads besides token ids.
     """
     texts, text_pairs = _checked_texts(predictions)
@@ -289,9 +287,7 @@ def export_onnx(
     affected.
 
     Args:
-        config: Formats and tolerances.
         folder: Hugging Face folder with tokenizer; `onnx/` is added to it.
-        architecture: What determines the outputs of the graph.
         sequences: What to check the files with.
         max_length: Number of tokens of a sequence in latency measurements; the graph takes all positions of the model.
 
