@@ -269,7 +269,7 @@ class Overview:
             cells = {name: test_score(arms[name]) if name in arms else "–" for name in names}
             rivals = sorted((arm["dev_mean"], name) for name, arm in arms.items() if name.startswith("encoder_"))
             cells["rival"] = f"{test_score(arms[rivals[-1][1]])} ({titles[rivals[-1][1]]})" if rivals else "–"
-            best = task.strongest
+            best = task.result["conclusion"]["opponent"]
             cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
             verdict, winners = _verdict(task.result["conclusion"])
             cells |= {winner: Markup("<b>{}</b>").format(cells[winner]) for winner in winners}
@@ -301,7 +301,7 @@ def _tile(section: TaskSection) -> tuple[str, str, str]:
     task = section.facts
     arms, titles = task.arms(), task.titles()
     notes = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
-    if (best := task.strongest) is not None:
+    if (best := task.result["conclusion"]["opponent"]) is not None:
         notes.append(f"strongest opponent: {titles[best]} {score(task.baselines()[best]['test'])}")
     if overlap_note := _overlap_note(section.overlaps.values()):
         notes.append(f"read in pretraining: {overlap_note}")

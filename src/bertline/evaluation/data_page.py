@@ -75,10 +75,8 @@ def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
 
 def _part_row(label: str, part: Part) -> list[str]:
     lengths = part.words_per_sentence
-    median, most = (
-        np.quantile(list(lengths), share, weights=list(lengths.values()), method="inverted_cdf") if lengths else 0
-        for share in (0.5, 0.9)
-    )
+    weights = list(lengths.values()) or [1]
+    median, most = np.quantile(list(lengths) or [0], [0.5, 0.9], weights=weights, method="inverted_cdf")
     return [
         label,
         count(part.sentences),

@@ -91,12 +91,6 @@ class TaskFacts:
         """Metric by which trials were selected."""
         return str(self.result["metric"])
 
-    @property
-    def strongest(self) -> str | None:
-        """Name of the best baseline on dev; None if there is none."""
-        name: str | None = self.result["conclusion"]["opponent"]
-        return name
-
     def arms(self) -> dict[str, dict[str, Any]]:
         """Return the results of the fine-tuned encoders by name: `ARMS`, then `encoder_2` and so on; only those run."""
         order = sorted(self.result["arms"], key=lambda name: (*ARMS, name).index(name))

@@ -4,7 +4,6 @@ shows them, and the HTML of the errors of a task."""
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -189,7 +188,7 @@ def words(name: str) -> str:
 
 _FILTERS = (
     count, duration, percent, signed, in_unit, listing, metric_name, number_of, score, shortened, words,
-    settings_in_words, test_name, test_score, math.exp,
+    settings_in_words, test_name, test_score, with_diverged,
 )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from bertline.evaluation.html import (
     number_of,
     score,
     setting,
-    settings_in_words,
     shortened,
     test_name,
     with_diverged,
@@ -126,24 +125,6 @@ class TaskSection:
             notes += _repeated(arm["trials"], who)
             notes += _edges(arm["best_params"], self.facts.space, who) if arm["trials"] else []
         return notes
-
-    def candidates(self) -> list[list[str]]:
-        """Return the configurations that were repeated over seeds: fewest diverged seeds first, then best dev mean."""
-        arm = self.facts.arms()["encoder"]
-
-        def rank(candidate: dict[str, Any]) -> tuple[int, float]:
-            # A candidate whose seeds all diverged has no mean and comes last.
-            return candidate["num_diverged"], -candidate["dev_mean"] if candidate["dev"] else math.inf
-
-        return [
-            [
-                settings_in_words(one["params"]),
-                score(one["dev_mean"], one["dev_std"]) if one["dev"] else "–",
-                with_diverged(len(one["dev"]), one["num_diverged"]),
-                "chosen" if one["params"] == arm["best_params"] else "",
-            ]
-            for one in sorted(arm["candidates"], key=rank)
-        ]
 
     def details(self) -> Iterator[Table]:
         """Yield the figures that only some kinds of tasks have; none is left out."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from bertline.tokenization.storage import copy_tokenizer
 KIND = "export"
 FORMAT_VERSION = 2
 ENCODER = "encoder"
+_WITHOUT_PAIRS: dict[Architecture, Architecture] = {"BertForPreTraining": "BertForMaskedLM"}
+"""Graphs of tasks have no output for pairs of sentences."""
 
 
 def build_export(
@@ -39,7 +42,6 @@ def build_export(
     There is no `out/encoder` if a checkpoint was fine-tuned without further pretraining: it is published already.
 
     Args:
-        config: Names, licence, formats, tolerances.
         pretrain_folder: Folder of the encoder with its pretraining heads.
         sweep_folders: Folder of the sweep artifact of each task, with the best model in `best/`.
         pipeline_facts: `params`, `commit`, and by stage `metrics` and `manifests`; unknown ones may be missing.
@@ -85,12 +87,10 @@ def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, 
     # Without these files, other servers take the first position (TEI) or guess; `embed` takes the mean.
     vectors = VectorSettings(pooling="mean", similarity="cosine", prompts={"query": "", "document": ""})
     write_sentence_transformer(target, vectors, max_length=max_length)
-    difference = verify_model(target, labels=None, tolerance=facts.export.logits_tolerance)
     # The encoder has no labelled rows; rows of a task are realistic texts to check it with.
     predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]
     rows = next((path for path in predictions if path.exists()), source / "predictions.parquet")
-    onnx = _onnx(facts.export, target, "BertModel", rows, max_length)
-    return _finished(target, encoder_card(facts, onnx, size_of_path(target / WEIGHTS_NAME)), difference, onnx)
+    return _checked(facts, target, rows, max_length, partial(encoder_card, facts))
 
 
 def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) -> dict[str, Any]:
@@ -102,32 +102,24 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     write_task_file(target, kind, finished.calibration)
     if (vectors := facts.usages[task].vectors) is not None:
         write_sentence_transformer(target, vectors, max_length=max_length)
-    architecture = architecture_in(target)
-    labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
-    difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
-    graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
-    onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, kind.config)
-    return _finished(target, task_card(facts, task, onnx, size_of_path(target / WEIGHTS_NAME)), difference, onnx)
+    card = partial(task_card, facts, task)
+    return _checked(facts, target, sweep_folder / "predictions.parquet", max_length, card, kind)
 
 
-def _onnx(
-    config: ExportConfig,
-    folder: Path,
-    architecture: Architecture,
-    predictions: Path,
-    max_length: int,
-    task: Any = None,
-) -> dict[str, Any] | None:
-    if not config.onnx:
-        return None
-    say(f"export: {folder.name}: ONNX")
-    sequences = checked_sequences(folder, architecture, predictions, max_length=max_length, task=task)
-    return export_onnx(config, folder, architecture, sequences, max_length=max_length)
-
-
-def _finished(folder: Path, card: str, difference: float, onnx: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Write the card, and return the folder's entry in the manifest."""
-    write_atomically(folder / "README.md", card)
+def _checked(
+    facts: CardFacts, folder: Path, rows: Path, max_length: int, card: Callable[..., str], task: Any = None
+) -> dict[str, Any]:
+    """Check a folder, make its ONNX files and its card, and return its entry in the manifest."""
+    config, architecture = facts.export, architecture_in(folder)
+    labels = task.labels if task is not None and task.labels and architecture.endswith("Classification") else None
+    difference, onnx = verify_model(folder, labels=labels, tolerance=config.logits_tolerance), None
+    if config.onnx:
+        say(f"export: {folder.name}: ONNX")
+        graph = "BertModel" if task is None else _WITHOUT_PAIRS.get(architecture, architecture)
+        settings = None if task is None else task.config
+        sequences = checked_sequences(folder, graph, rows, max_length=max_length, task=settings)
+        onnx = export_onnx(config, folder, graph, sequences, max_length=max_length)
+    write_atomically(folder / "README.md", card(onnx, size_of_path(folder / WEIGHTS_NAME)))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
         "max_logits_difference": difference,

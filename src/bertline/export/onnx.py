@@ -151,20 +151,15 @@ Outputs = list[tuple[NDArray[np.float32], ...]]
 def decision_of(folder: Path, architecture: Architecture) -> Decision:
     """Return the kind of decision that a model's outputs are used for, and in which two formats must agree."""
     settings = read_json(folder / CONFIG_NAME)
-    single = len(settings.get("id2label") or {}) == 1
-    match architecture:
-        case "BertForSequenceClassification":
-            if settings.get("problem_type") == "multi_label_classification":
-                return "labels"
-            return "score" if single else "label"
-        case "BertForTokenClassification":
-            return "token_score" if single else "token"
-        case "BertForQuestionAnswering":
-            return "span"
-        case "BertModel":
-            return "vector"
-        case _:
-            return "token"
+    if architecture == "BertForSequenceClassification" and settings.get("problem_type") == "multi_label_classification":
+        return "labels"
+    decisions: dict[str, tuple[Decision, Decision]] = {  # with several labels, and with one
+        "BertForSequenceClassification": ("label", "score"),
+        "BertForTokenClassification": ("token", "token_score"),
+        "BertForQuestionAnswering": ("span", "span"),
+        "BertModel": ("vector", "vector"),
+    }
+    return decisions.get(architecture, ("token", "token"))[len(settings.get("id2label") or {}) == 1]
 
 
 def checked_sequences(
@@ -173,11 +168,9 @@ def checked_sequences(
     """Encode the first test rows of a task as the model reads them, truncated or, for marked words, split into windows.
 
     Args:
-        folder: Folder of the model, with its tokenizer.
         architecture: `BertModel` reads the two texts of a pair separately.
         predictions: The sweep's predictions.parquet. `CHECKED_TEXTS` replace it if it is missing or has no input
             columns.
-        max_length: Maximum number of tokens of a sequence.
         task: Configuration of the task, which says what marks the model reads besides token ids.
     """
     texts, text_pairs = _checked_texts(predictions)
@@ -294,9 +287,7 @@ def export_onnx(
     affected.
 
     Args:
-        config: Formats and tolerances.
         folder: Hugging Face folder with tokenizer; `onnx/` is added to it.
-        architecture: What determines the outputs of the graph.
         sequences: What to check the files with.
         max_length: Number of tokens of a sequence in latency measurements; the graph takes all positions of the model.
 

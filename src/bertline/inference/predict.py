@@ -186,12 +186,7 @@ def predict_file(
 
     Args:
         model: Model with a task; for `vectors`, any model.
-        source: Path of the input.
-        target: Path of the output.
-        columns: Names of the columns to read.
         layout: Reading options of the input; all but the format also apply to the documents.
-        how: Options of prediction.
-        output: What to add.
         documents: Documents that a retrieval model searches.
 
     Raises:

@@ -183,13 +183,8 @@ def test_documents_are_found_as_evaluation_ranks_them(open_task: Open) -> None:
 
 def test_candidates_are_ordered_as_evaluation_does(open_task: Open) -> None:
     finished, model = open_task("reranking")
-    predictions = finished.predictions()
-    for ranked, scores, candidates in zip(
-        model.predict(finished.rows.queries, finished.rows.candidates),
-        predictions,
-        finished.rows.candidates,
-        strict=True,
-    ):
+    found = model.predict(finished.rows.queries, finished.rows.candidates)
+    for ranked, scores, candidates in zip(found, finished.predictions(), finished.rows.candidates, strict=True):
         assert [each.number for each in ranked] == np.argsort(-scores, kind="stable").tolist()
         assert [each.text for each in ranked] == [candidates[each.number] for each in ranked]
         np.testing.assert_allclose([each.score for each in ranked], np.sort(scores)[::-1], atol=1e-5)

@@ -30,13 +30,7 @@ def ids(errors):
 def test_the_surest_errors_come_first_and_right_answers_not_at_all():
     table = predictions([False, True, False, False], [0.6, 0.99, 0.9, 0.7])
     assert ids(confident_errors(table, 2, right_from=0.5)) == ["row 2", "row 3"]
-    assert set(confident_errors(table, 1, right_from=0.5)[0]) == {
-        "id",
-        "text",
-        "gold",
-        "predicted",
-        "score",
-    }
+    assert list(confident_errors(table, 1, right_from=0.5)[0]) == ["id", "text", "gold", "predicted", "score"]
     assert confident_errors(predictions([True], [0.5]), 5, right_from=0.5) == []
 
 
@@ -52,9 +46,8 @@ def test_long_inputs_are_cut():
 
 def test_the_page_shows_texts_as_texts(tmp_path):
     path = tmp_path / "errors.html"
-    errors = confident_errors(
-        predictions([False], [0.9], texts=["<script>alert('x')</script> & more"]), 5, right_from=0.5
-    )
+    table = predictions([False], [0.9], texts=["<script>alert('x')</script> & more"])
+    errors = confident_errors(table, 5, right_from=0.5)
     write_errors_page(path, task="<task>", errors=errors, num_rows=7)
     page = path.read_text()
     assert "&lt;script&gt;" in page
@@ -72,11 +65,7 @@ def page_of(tmp_path, error):
 @pytest.mark.parametrize("as_list", [False, True])
 def test_labels_of_words_stand_below_their_words(tmp_path, as_list):
     words, gold, predicted = ["Ada", "met", "<Bob>"], ["B-person", "O", "O"], ["B-person", "O", "B-person"]
-    labels = (
-        {"gold": gold, "predicted": predicted}
-        if as_list
-        else {"gold": "B-person O O", "predicted": " ".join(predicted)}
-    )
+    labels = {name: of if as_list else " ".join(of) for name, of in (("gold", gold), ("predicted", predicted))}
     page = page_of(tmp_path, {"text": " ".join(words), "words": words, **labels})
     assert '<span>Ada<small class="gold">B-person</small></span>' in page
     assert "<span>met</span>" in page  # right, and outside of every entity
@@ -86,13 +75,8 @@ def test_labels_of_words_stand_below_their_words(tmp_path, as_list):
 
 
 def test_a_search_shows_the_texts_of_documents_and_not_their_ids(tmp_path):
-    error = {
-        "query": "wings",
-        "gold": "d1, d7",
-        "predicted": "d2",
-        "first_document": "On <air>.",
-        "right_document": "On wings.",
-    }
+    texts = {"first_document": "On <air>.", "right_document": "On wings."}
+    error = {"query": "wings", "gold": "d1, d7", "predicted": "d2", **texts}
     page = page_of(tmp_path, error)
     assert '<dt>right</dt><dd class="gold">On wings.</dd>' in page
     assert '<dt>predicted, 0.900</dt><dd class="predicted">On &lt;air&gt;.</dd>' in page

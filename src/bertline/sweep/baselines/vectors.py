@@ -214,8 +214,17 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
 def text_features(name: Name, given: BaselineInputs, train: Any) -> dict[str, Callable[[Any], Vectors]]:
     """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their features: the
     vectors of the texts; for a pair, of both, their absolute difference and their product."""
+
+    def of_texts(vectors: TextVectors, rows: TextsRows) -> Vectors:
+        found = [vectors(texts) for texts in columns(rows)]
+        if len(found) == 2:
+            found += [np.abs(found[0] - found[1]), found[0] * found[1]]
+        return np.concatenate(found, axis=1)
+
     choices = choices_of(name, given, train).items()
-    return {option: standardised(_of_texts(vectors), train, least=_LEAST_DEVIATION) for option, vectors in choices}
+    return {
+        option: standardised(partial(of_texts, vectors), train, least=_LEAST_DEVIATION) for option, vectors in choices
+    }
 
 
 def tagging_baselines(
@@ -282,17 +291,6 @@ def choices_of(name: Name, given: BaselineInputs, train: Any) -> dict[str, TextV
     choices: Callable[[Sequence[str]], dict[str, TextVectors]]
     choices = given.encoder.choices if name == "frozen_encoder" else given.encoder.static_choices
     return choices(train.texts_read()[:MOST_ROWS])
-
-
-def _of_texts(vectors: TextVectors) -> Callable[[TextsRows], Vectors]:
-    def features(rows: TextsRows) -> Vectors:
-        found = [vectors(texts) for texts in columns(rows)]
-        if len(found) == 2:
-            first, second = found
-            found += [np.abs(first - second), first * second]
-        return np.concatenate(found, axis=1)
-
-    return features
 
 
 def _with_neighbours(vectors: Vectors, lengths: Sequence[int]) -> Vectors:
