@@ -113,10 +113,10 @@ def test_another_checkpoint_re_runs_only_the_sweeps_that_start_from_it(finetuned
 
 
 def test_one_command_needs_no_yaml_and_resumes(finetuned: Path, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "rows.txt").write_text(rows())
+    (tmp_path / "rows.csv").write_text(rows())
     before = {path: path.stat().st_mtime for path in (finetuned / "artifacts").rglob("*")}
     start = f"start_from={finetuned.parent / 'own'}"
-    command = [PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'rows.txt'}", start, "max_length=24", *QUICK]
+    command = [PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'rows.csv'}", start, "max_length=24", *QUICK]
     first, again = run(finetuned, *command), run(finetuned, *command)
     assert first.returncode == 0, first.stdout + first.stderr
     said = json.loads(first.stdout.splitlines()[-1])
