@@ -23,10 +23,7 @@ def rows_of(figures: Mapping[str, Any]) -> list[Row]:
     return [
         Row(figures["ours"], steps, figures["time_s"], figures["loss_ours"]),
         Row(
-            figures["ours_same_optimizer"],
-            steps,
-            figures["time_s_same_optimizer"],
-            figures["loss_ours_same_optimizer"],
+            figures["ours_same_optimizer"], steps, figures["time_s_same_optimizer"], figures["loss_ours_same_optimizer"]
         ),
         Row(figures["peer"], steps, figures["time_s_peer"], figures["loss_peer_equal_steps"]),
         Row(

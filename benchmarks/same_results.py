@@ -148,10 +148,7 @@ def weights_in(clone: Path) -> dict[str, str]:
 
 def scores_in(clone: Path) -> dict[str, float]:
     """Return all scores and counts, by file and key."""
-    paths = [
-        *(clone / "artifacts/metrics").glob("*.json"),
-        *(clone / "runs").glob("sweep@*/*/metrics.json"),
-    ]
+    paths = [*(clone / "artifacts/metrics").glob("*.json"), *(clone / "runs").glob("sweep@*/*/metrics.json")]
     return {
         f"{path.stem if path.stem != 'metrics' else path.parts[-3]}:{key}": value
         for path in sorted(paths)

@@ -64,11 +64,7 @@ def start_ranks(
     changes = {**changes, "runtime__num_devices": size}
     return [
         start(
-            inputs,
-            folder,
-            changes,
-            before=before,
-            environment={"RANK": str(rank), "LOCAL_RANK": str(rank), **shared},
+            inputs, folder, changes, before=before, environment={"RANK": str(rank), "LOCAL_RANK": str(rank), **shared}
         )
         for rank, folder in enumerate(run_folders)
     ]

@@ -320,11 +320,7 @@ def export_onnx(
             f"export.onnx_tolerance = {config.onnx_tolerance:.0e}. Nothing was exported."
         )
     files = {"onnx": folder / FP32}
-    measurements: dict[str, Any] = {
-        "decision": decision,
-        "num_texts": len(sequences),
-        "files": {"onnx": fp32},
-    }
+    measurements: dict[str, Any] = {"decision": decision, "num_texts": len(sequences), "files": {"onnx": fp32}}
     if config.int8:
         write_int8(folder / FP32, folder / INT8)
         int8 = compare(folder / INT8, expected, batches, decision)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from bertline.encoders.loading import Head, load_encoder, load_model
 from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
 from bertline.modeling.huggingface import CONFIG_NAME, config_mapping, read_config
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -141,9 +142,8 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
     reference_tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     _verify_tokenizer(folder, reference_tokenizer)
     architecture = architecture_in(folder)
-    reference, info = getattr(transformers, architecture).from_pretrained(
-        folder, local_files_only=True, output_loading_info=True
-    )
+    their_class = getattr(transformers, read_json(folder / CONFIG_NAME)["architectures"][0])  # of any family
+    reference, info = their_class.from_pretrained(folder, local_files_only=True, output_loading_info=True)
     if problems := {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}:
         raise ArtifactError(f"{folder}: transformers does not load all of it, and nothing more: {problems}.")
     reference.eval()

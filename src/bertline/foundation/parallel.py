@@ -62,11 +62,7 @@ def batches(
 
 
 def ordered_map(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    *,
-    num_workers: int,
-    in_threads: bool = False,
+    function: Callable[[Item], Result], items: Iterable[Item], *, num_workers: int, in_threads: bool = False
 ) -> Iterator[Result]:
     """Map a function over items in `num_workers` processes; results and their order do not depend on the number.
 

@@ -223,11 +223,7 @@ class MaskedLanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         self.bert = BertModel(
-            config,
-            vocab_size=vocab_size,
-            pad_token_id=pad_token_id,
-            attention=attention,
-            with_pooler=self.uses_pooler,
+            config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention, with_pooler=self.uses_pooler
         )
         self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
         self.nsp_head = nn.Linear(config.hidden_size, 2) if self.uses_pooler else None

@@ -33,11 +33,7 @@ FORMAT = "pyfunc 1"
 
 _Type: TypeAlias = DataType | Array | Object | AnyType
 # As lists of strings, MLflow would turn a null inside a list into the text "nan".
-_INPUT_TYPES: dict[str, _Type] = {
-    "text": DataType.string,
-    "texts": Array(AnyType()),
-    "text or texts": AnyType(),
-}
+_INPUT_TYPES: dict[str, _Type] = {"text": DataType.string, "texts": Array(AnyType()), "text or texts": AnyType()}
 _OUTPUT_TYPES: dict[pa.DataType, DataType] = {
     pa.string(): DataType.string,
     pa.int64(): DataType.long,

@@ -53,7 +53,7 @@ _REFUSALS = (
 _EXPERIMENT_TAGS = {
     # MLflow shows the first line, and the rest on a click.
     NOTE_TAG: "A run for each pipeline, below it one for each stage, below a sweep one for each trial.\n\n"
-    "A pipeline's run has the report among its artifacts, and a stage's run what it read and made.",
+    "A pipeline's run has the report among its artifacts, and a stage's run what it read and made."
 }
 _DIGEST_TAG = "bertline.sha256."
 """With the name of an artifact: the digest of its content."""

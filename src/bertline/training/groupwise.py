@@ -196,14 +196,7 @@ class Muon(GroupwiseOptimizer):
     """
 
     def __init__(
-        self,
-        params: Any,
-        *,
-        lr: float,
-        momentum: float,
-        betas: tuple[float, float],
-        eps: float,
-        dtype: torch.dtype,
+        self, params: Any, *, lr: float, momentum: float, betas: tuple[float, float], eps: float, dtype: torch.dtype
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "betas": betas, "eps": eps, "weight_decay": 0.0}
         super().__init__(params, defaults)

@@ -12,14 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.cli.finetune import student_of
-from bertline.cli.task_arguments import (
-    GivenFiles,
-    format_of,
-    given_files,
-    placed,
-    task_name_of,
-    task_of_files,
-)
+from bertline.cli.task_arguments import GivenFiles, format_of, given_files, placed, task_name_of, task_of_files
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig

@@ -7,14 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertline.examples.masking import (
-    MaskedRows,
-    MaskingPolicy,
-    mask_example,
-    mask_rows,
-    masking_policy,
-    max_targets,
-)
+from bertline.examples.masking import MaskedRows, MaskingPolicy, mask_example, mask_rows, masking_policy, max_targets
 from bertline.examples.store import Array, Example
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tokenization.tokenizer import Tokenizer

@@ -79,11 +79,7 @@ def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs, pairs):
         assert (getattr(whole, name) == getattr(windows.sequences, name)).all()
 
 
-@given(
-    lengths=st.lists(st.integers(0, 60), min_size=1, max_size=5),
-    max_length=st.integers(6, 20),
-    data=st.data(),
-)
+@given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=5), max_length=st.integers(6, 20), data=st.data())
 def test_windows_cover_a_text_and_share_their_overlap(tokenizer, lengths, max_length, data):
     overlap = data.draw(st.integers(0, max_length - 3))
     texts = [" ".join(f"word{place % 40}" for place in range(length)) for length in lengths]

@@ -137,11 +137,7 @@ BAD_INPUTS = {
     "ragged csv": ("in.csv", b"text,n\na,1\nb\n", r"in\.csv:3 has 1 fields"),
     "empty text": ("in.txt", b"\n\n", "has no rows"),
     "header alone": ("in.csv", b"text\n", "has no rows"),
-    "half a character": (
-        "in.jsonl",
-        b'{"text": "a"}\n{"text": "a", "n": "\\ud800"}\n',
-        r"in\.jsonl:2: .*half of",
-    ),
+    "half a character": ("in.jsonl", b'{"text": "a"}\n{"text": "a", "n": "\\ud800"}\n', r"in\.jsonl:2: .*half of"),
     "corrupt gzip": ("in.txt.gz", _CORRUPT, r"in\.txt\.gz is not a whole gzip file"),
     "torn gzip": ("in.txt.gz", gzip.compress(b"the cat\n" * 400)[:-9], r"in\.txt\.gz"),
     "taken column": ("in.csv", b"text,predicted\na,b\n", "already has a column 'predicted'"),

@@ -15,11 +15,7 @@ from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import HeadSettings
-from bertline.kinds.sentence_labelling import (
-    SentenceLabelling,
-    SentenceLabellingTaskConfig,
-    SentenceRows,
-)
+from bertline.kinds.sentence_labelling import SentenceLabelling, SentenceLabellingTaskConfig, SentenceRows
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer

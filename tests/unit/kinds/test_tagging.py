@@ -11,13 +11,7 @@ import pytest
 import bertline
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
-from bertline.kinds.tagging import (
-    TaggedWord,
-    Tagging,
-    TaggingTaskConfig,
-    TagPredictions,
-    read_conllu,
-)
+from bertline.kinds.tagging import TaggedWord, Tagging, TaggingTaskConfig, TagPredictions, read_conllu
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.stored_rows import TaggedRows
 from finished_tasks import Finished, config_of, finish

@@ -58,8 +58,7 @@ def make(make_mlm, teacher):
 
 @settings(max_examples=60)
 @given(
-    targets=st.lists(st.tuples(LOGITS, LOGITS, st.booleans()), min_size=1, max_size=6),
-    temperature=st.floats(0.5, 4),
+    targets=st.lists(st.tuples(LOGITS, LOGITS, st.booleans()), min_size=1, max_size=6), temperature=st.floats(0.5, 4)
 )
 def test_the_soft_loss_is_the_divergence_from_the_teacher_in_a_plain_loop(targets, temperature):
     expected = 0.0

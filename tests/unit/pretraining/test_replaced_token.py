@@ -54,10 +54,7 @@ def a_batch(job) -> dict[str, torch.Tensor]:
 
 
 @settings(max_examples=60)
-@given(
-    shares=st.lists(st.floats(0.01, 1), min_size=2, max_size=9),
-    draw=st.integers(0, 2**31 - 1),
-)
+@given(shares=st.lists(st.floats(0.01, 1), min_size=2, max_size=9), draw=st.integers(0, 2**31 - 1))
 def test_a_pick_is_the_first_token_whose_cumulative_probability_exceeds_the_draw(shares, draw):
     cumulative, expected = np.cumsum(np.array(shares, np.float64) / sum(shares)), 0
     if np.abs(cumulative - draw / 2**31).min() < 1e-5:

@@ -15,14 +15,7 @@ from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.plan import (
-    Plan,
-    RowLayout,
-    frozen_layout,
-    layouts_in_words,
-    resumed_layout,
-    row_layouts,
-)
+from bertline.pretraining.plan import Plan, RowLayout, frozen_layout, layouts_in_words, resumed_layout, row_layouts
 from bertline.pretraining.run import run_pretraining
 from bertline.training.devices import Ranks
 

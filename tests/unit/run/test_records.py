@@ -15,15 +15,7 @@ from bertline.config import PipelineConfig, pipeline_config
 from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Mlm, Objective
-from bertline.run.records import (
-    NAMES,
-    add_result,
-    headline,
-    opening_record,
-    pipeline_page,
-    stage_page,
-    write_headline,
-)
+from bertline.run.records import NAMES, add_result, headline, opening_record, pipeline_page, stage_page, write_headline
 from bertline.run.stages import stage_named
 from bertline.tracking.record import NAME_TAG, NOTE_TAG
 

@@ -19,12 +19,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import write_manifest
 from bertline.run import fingerprints
 from bertline.run import stage as stage_run
-from bertline.run.fingerprints import (
-    check_packages_of_corpus,
-    code_fingerprint,
-    stage_versions,
-    versions_by_stage,
-)
+from bertline.run.fingerprints import check_packages_of_corpus, code_fingerprint, stage_versions, versions_by_stage
 from bertline.run.stages import PACKAGES, STAGES, Stage, stage_named
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -56,8 +56,7 @@ def test_the_place_is_what_the_user_says():
 
 
 @pytest.mark.parametrize(
-    "meeting",
-    [{"PET_MASTER_ADDR": "10.0.0.1", "PET_MASTER_PORT": "4000"}, {"PET_RDZV_ENDPOINT": "10.0.0.1:4000"}],
+    "meeting", [{"PET_MASTER_ADDR": "10.0.0.1", "PET_MASTER_PORT": "4000"}, {"PET_RDZV_ENDPOINT": "10.0.0.1:4000"}]
 )
 def test_torchruns_own_variables_are_understood(meeting):
     assert this_node(2, {"PET_NODE_RANK": "1", **meeting}) == Node(rank=1, num_nodes=2, address="10.0.0.1", port=4000)

@@ -30,9 +30,7 @@ def test_warm_up_rises_linearly_to_the_whole_peak(config):
 
 
 @pytest.mark.parametrize(
-    ("config", "middle", "end"),
-    zip(SHAPES, (0.5, 0.55, 1.0, 0.6), (0.0, 0.1, 1.0, 0.2), strict=True),
-    ids=str,
+    ("config", "middle", "end"), zip(SHAPES, (0.5, 0.55, 1.0, 0.6), (0.0, 0.1, 1.0, 0.2), strict=True), ids=str
 )
 def test_decay_reaches_its_end_at_the_last_step(config, middle, end):
     factor = config.learning_rate_factor(110)

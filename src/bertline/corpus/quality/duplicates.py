@@ -153,10 +153,7 @@ def find_near_duplicates(steps: Steps, signed: Made, threshold: float) -> Path:
     number = num_partitions(NUM_BANDS * len(bands))
     pairs = steps.run("pairs", partial(_pairs, bands=bands, number=number), range(number))
     compare = partial(
-        _compared,
-        pairs=[folder / _PAIRS for folder in pairs.folders],
-        signed=signed.folders,
-        threshold=threshold,
+        _compared, pairs=[folder / _PAIRS for folder in pairs.folders], signed=signed.folders, threshold=threshold
     )
     similar = steps.run("near_duplicates", compare, range(len(bands)))
     (folder,) = steps.run("first_ones", _first_ones, [tuple(folder / _SIMILAR for folder in similar.folders)]).folders

@@ -137,7 +137,7 @@ class Objective:
     advice: ClassVar[Mapping[str, str]] = {
         "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the "
         "batch, try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), "
-        "and see that the text is in order.",
+        "and see that the text is in order."
     }
     """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
     title: ClassVar[str] = "the masked language model"

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TEACHER = Metric(
-    name="teacher_accuracy",
-    total="teacher_correct",
-    count="targets",
-    title="its teacher",
-    note="blanks filled right",
+    name="teacher_accuracy", total="teacher_correct", count="targets", title="its teacher", note="blanks filled right"
 )
 
 

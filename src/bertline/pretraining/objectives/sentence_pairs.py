@@ -225,9 +225,4 @@ class MlmNspShared(MlmNsp):
         first, second = output.before_last.float().chunk(2, dim=-1)
         logits = (first.sum(-1) - second.sum(-1)) / output.before_last.shape[-1] ** 0.5
         loss, correct, absent = shared_token_sums(logits, ids, batch["token_type_ids"], sequences)
-        return {
-            **MlmNsp.sums(self, output, batch),
-            "shared_loss": loss,
-            "shared_correct": correct,
-            "unshared": absent,
-        }
+        return {**MlmNsp.sums(self, output, batch), "shared_loss": loss, "shared_correct": correct, "unshared": absent}

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bertline.training.optimizers.base import (
-    MATRICES_IN_FUSED,
-    AdamSettings,
-    groups_by_decay,
-    not_empty,
-    weight_kinds,
-)
+from bertline.training.optimizers.base import MATRICES_IN_FUSED, AdamSettings, groups_by_decay, not_empty, weight_kinds
 
 if TYPE_CHECKING:
     import torch
