@@ -11,14 +11,13 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bertline.corpus.document import SourceDocument, clean, duplicate_key
+from bertline.corpus.document import clean, duplicate_key
 from bertline.corpus.preparation import split_document
 from bertline.corpus.quality.cleaning import _BROKEN, _WORD, broken_words, count_forms, divided_words, wanted_forms
 from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count, learn, nothing_learned
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
-from bertline.foundation.errors import DataError
-from reading import TableCorpusConfig, TextCorpusConfig, read
+from reading import TextCorpusConfig, read
 
 COMMON = {
     "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none",
@@ -116,28 +115,6 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
     for document in found:
         prepared, _ = split_document(document, splitter=LearnedSplitter.of(nothing_learned()))
         assert prepared is None or all(sentence.encode() for sentence in prepared.sentences)
-
-
-@settings(max_examples=60)
-@given(
-    st.binary(max_size=200) | st.text().map(lambda text: f"text,b\n{text}".encode()),
-    st.sampled_from(["jsonl", "csv"]),
-    st.sampled_from(["fail", "skip"]),
-)
-def test_any_bytes_are_a_table_or_an_error_that_names_the_file(content: bytes, kind: str, on_undecodable: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"a.{kind}")
-        path.write_bytes(content)
-        config = TableCorpusConfig(
-            kind=kind, path=folder, text_column="text", group_column=None, on_undecodable=on_undecodable,
-            min_document_characters=1, **COMMON,
-        )  # fmt: skip
-        try:
-            found = list(read(config))
-        except DataError as error:
-            assert str(path) in str(error)
-        else:
-            assert all(isinstance(item, SourceDocument) for item in found)
 
 
 TEXTS = st.text(alphabet="abÉßİ1_-\u2010\u00ad. \n\t\u00a0\u0301", max_size=60)

@@ -111,10 +111,16 @@ def mutations(draw: st.DrawFn) -> Callable[[bytes], bytes]:
     return mutate
 
 
+def others() -> st.SearchStrategy[Callable[[bytes], bytes]]:
+    """Any other content."""
+    content = st.binary(max_size=200) | st.text().map(lambda text: f"text,n\n{text}".encode())
+    return content.map(lambda other: lambda _: other)
+
+
 @pytest.mark.parametrize("kind", SEEDS)
 @settings(max_examples=80)
 @given(
-    inner=mutations() | st.just(bytes), outer=mutations() | st.just(bytes),
+    inner=mutations() | others() | st.just(bytes), outer=mutations() | st.just(bytes),
     compression=st.sampled_from([*COMPRESSIONS]), policy=st.sampled_from(["fail", "skip", "replace"]),
 )  # fmt: skip
 def test_a_damaged_file_gives_documents_or_an_error_that_names_it(
@@ -144,7 +150,7 @@ def parquet(compression: str, *, dictionary: bool) -> bytes:
 
 @settings(max_examples=300)
 @given(
-    mutate=mutations() | st.binary(max_size=100).map(lambda content: lambda _: content),
+    mutate=mutations() | others(),
     compression=st.sampled_from(PARQUET_COMPRESSIONS), dictionary=st.booleans(),
     policy=st.sampled_from(["fail", "skip", "replace"]),
 )  # fmt: skip

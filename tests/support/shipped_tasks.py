@@ -24,12 +24,17 @@ def shipped_task(name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Shipped:
-    task: TaskConfig
+class _Tasks:
+    tasks: dict[str, TaskConfig]
+
+
+def validated(name: str, section: dict[str, Any]) -> TaskConfig:
+    """The section `tasks.NAME` of a configuration."""
+    return validate(_Tasks, {"tasks": {name: section}}).tasks[name]
 
 
 def shipped(task: str, path: Path | None, /, **source: Any) -> TaskConfig:
     """The task of `conf/task/TASK.yaml` with its files elsewhere; None: its source has none."""
     section = shipped_task(task)
     section["source"] |= {**({} if path is None else {"path": str(path)}), **source}
-    return validate(_Shipped, {"task": section}, where=f"tasks.{task}").task
+    return validated(task, section)

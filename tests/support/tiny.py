@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from bertline.foundation.files import write_json
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertModel
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.modeling.initialization import initialize
@@ -134,6 +135,16 @@ def write_encoder(
     model = make(config, vocab_size=write_vocabulary(folder, words), pad_token_id=0)
     initialize(model, config, seed=seed)
     save_model(model, folder)
+    return folder
+
+
+def write_classifier(folder: Path, labels: Sequence[str], *, seed: int, words: tuple[str, ...], **changes: Any) -> Path:
+    """The same of a classifier."""
+    config, vocab_size = model_config(**changes), write_vocabulary(folder, words)
+    settings = {"vocab_size": vocab_size, "num_labels": len(labels)}
+    model = BertForSequenceClassification(config, pad_token_id=0, classifier_dropout=0.1, **settings)
+    initialize(model, config, seed=seed)
+    save_model(model, folder, id2label=dict(enumerate(labels)))
     return folder
 
 

@@ -141,20 +141,14 @@ PHASE = "max_length: 64, global_batch_size: 8"
         (["examples.lengths=[128]"], r"pretrain\.phases\[0\]\.max_length is 64.*\[128\]"),
         (["schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
         (["schedule=wsd", "schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
-        (
-            ["schedule=wsd", "schedule.num_decay_steps=99999999"],
-            r"num_warmup_steps is 100 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
-        ),
+        (["schedule=wsd", "schedule.num_decay_steps=99999999"], r"steps is 100 and .*steps 99999999, together more"),
         (["objective=mlm"], r"objective\.kind is mlm.* 1 segment.*examples have 2\. Use examples=full_sentences"),
         (
             ["objective=mlm_nsp_shared", "model.num_hidden_layers=1"],
-            r"objective\.kind is mlm_nsp_shared.* at least 2 layers.*num_hidden_layers is 1",
+            r"kind is mlm_nsp_shared.* at least 2.*layers is 1",
         ),
         (["objective=mlm_sop"], r"swapped_prob is null, but objective\.kind is mlm_sop.*Use examples=sentence_order"),
-        (
-            ["examples=sentence_order"],
-            r"swapped_prob is 0.5, but objective\.kind is mlm_nsp.*Use examples=sentence_pairs",
-        ),
+        (["examples=sentence_order"], r"prob is 0.5, but objective\.kind is mlm_nsp.*Use examples=sentence_pairs"),
         (["examples=full_sentences"], r"objective\.kind is mlm_nsp.* 2 segment.*have 1\. Use examples=sentence_pairs"),
         (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
         (["tokenizer=extended", "tokenizer.path=some/model"], r"kind is extended.*pretrain\.start_from is null"),

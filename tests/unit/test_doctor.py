@@ -19,6 +19,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -60,10 +61,7 @@ def red(run, *arguments, **named):
 
 
 def fails(error):
-    def refuse(*_, **__):
-        raise error
-
-    return refuse
+    return mock.Mock(side_effect=error)
 
 
 def system_error(number):

@@ -7,7 +7,6 @@ import functools
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,12 @@ from bertline.cli import finetune, predict
 from bertline.cli.overrides import refuse_unread, with_arguments
 from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS, given_files
 from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.foundation.validation import validate
-from bertline.kinds.registry import TaskConfig
 from bertline.modeling import huggingface
 from bertline.tasks.build import build_task
 from no_packages import NO_PACKAGES
-from shipped_tasks import shipped_task
+from shipped_tasks import shipped_task, validated
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
-    """A task as a section of a configuration."""
-
-    tasks: dict[str, TaskConfig]
 
 
 @functools.cache
@@ -58,7 +48,7 @@ def answered(folder: Path, arguments: list[str]) -> str:
         splits: Any = {split: finetune.here(asked[split]) for split in ("train", "dev", "test")}
         given = given_files(finetune.here(asked["data"]), splits, asked["format"])
         name, task, own_paths = finetune.asked_task(asked, given)
-        build_task(name, validate(Holder, {"tasks": {name: task}}).tasks[name], NO_PACKAGES, folder / "rows")
+        build_task(name, validated(name, task), NO_PACKAGES, folder / "rows")
     except BertlineError as error:
         message = finetune.in_the_users_terms(str(error), name, own_paths, asked["task"])
         return with_arguments(message, "finetune")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,13 @@ ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.usefixtures("fork_server")
 
 
-def started(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`bertline ...`, or a recipe."""
-    return run_bertline(ROOT, *arguments) if program == "bertline" else run_recipe(ROOT, program, *arguments)
+def error_of(program: str, *arguments: str) -> str:
+    """The one line of `bertline ...`, or of a recipe, that cannot start."""
+    done = run_bertline(ROOT, *arguments) if program == "bertline" else run_recipe(ROOT, program, *arguments)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
 
 
 @pytest.mark.parametrize(
@@ -66,34 +69,23 @@ def test_a_stage_that_dvc_runs_reads_params_yaml(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[str, ...], meant: str) -> None:
-    done = started(*command)
-    assert done.returncode == 1
+    error = error_of(*command)
     key = next(word.partition("=")[0] for word in command if "=" in word and "lamb" not in word)
-    assert done.stderr.startswith(f"error: {key} is no key of the configuration. {meant}")
-    assert len(done.stderr.splitlines()) == 1 and "+" not in done.stderr
+    assert error.startswith(f"error: {key} is no key of the configuration. {meant}") and "+" not in error
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("pretrain.phases[0].steps=3", "follows a dot: pretrain.phases.0.steps=3"),
-        ("pretrain.phases.0.steps=9", "gives the whole list"),
-    ],
-)
-def test_an_entry_of_a_list_is_named_by_its_number_and_saved_with_its_list(override: str, said: str) -> None:
-    done = run_bertline(ROOT, "configure", override, "--save")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ") and said in done.stderr and len(done.stderr.splitlines()) == 1
+def test_an_entry_of_a_list_is_named_by_its_number_and_saved_with_its_list() -> None:
+    error = error_of("bertline", "configure", "pretrain.phases[0].steps=3", "--save")
+    assert "follows a dot: pretrain.phases.0.steps=3" in error
+    assert "gives the whole list" in error_of("bertline", "configure", "pretrain.phases.0.steps=9", "--save")
 
 
 @pytest.mark.parametrize("recipe", [("pipelines/corpus.py",), ("bertline", "configure")])
 def test_a_value_that_hydra_cannot_read_is_shown_with_its_quotes(recipe: tuple[str, ...]) -> None:
     given = "corpus.sentences.pattern=[.;]("
-    done = started(*recipe, "corpus=text", "corpus/sentences=regex", given)
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"error: {given} cannot be read: ")
-    written = re.search(r'of the shell: "(.*)"$', done.stderr)
+    error = error_of(*recipe, "corpus=text", "corpus/sentences=regex", given)
+    assert error.startswith(f"error: {given} cannot be read: ")
+    written = re.search(r'of the shell: "(.*)"$', error)
     assert written is not None
     (parsed,) = OverridesParser.create().parse_overrides([written[1]])
     assert (parsed.key_or_group, parsed.value()) == ("corpus.sentences.pattern", "[.;](")

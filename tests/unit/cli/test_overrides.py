@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
 from bertline.cli import overrides, project
 from bertline.cli.overrides import quoted_where_needed, with_saved_choices
@@ -15,16 +16,19 @@ ROOT = Path(__file__).resolve().parents[3]
 MARKS = ["two  spaces (2)", "Übung, neu", "a=b", "[draft] x", "it's", "100 % & more; #1!", "{a}", 'q"q', "back\\slash"]
 
 
+def composed(override: str, *others: str, config: str = "config") -> DictConfig:
+    """The configuration as overrides of a command line make it."""
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose(config, overrides=[*others, *quoted_where_needed([override])])
+
+
 @pytest.mark.parametrize("name", MARKS)
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_path_keeps_every_character(tmp_path: Path, name: str, exists: bool) -> None:
     folder = tmp_path / name
     if exists:
         folder.mkdir()
-    [override] = quoted_where_needed([f"corpus.path={folder}"])
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        composed = compose("config", overrides=["corpus=text", override])
-    assert composed.corpus.path == str(folder)
+    assert composed(f"corpus.path={folder}", "corpus=text").corpus.path == str(folder)
 
 
 def test_a_relative_path_that_looks_like_a_list_is_a_path_where_there_is_one(
@@ -48,10 +52,9 @@ def test_what_is_no_path_keeps_its_meaning() -> None:
 
 @pytest.mark.parametrize("name", ["2020", "1e5", "2_0", "true", "docs_match"])
 def test_the_name_of_a_task_is_text(name: str) -> None:
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        assert compose("config", overrides=quoted_where_needed([f"task_name={name}"])).task_name == name
-        assert compose("finetune", overrides=quoted_where_needed([f"name={name}"])).name == name
-        assert compose("config", overrides=quoted_where_needed(["task_name=null"])).task_name is None
+    assert composed(f"task_name={name}").task_name == name
+    assert composed(f"name={name}", config="finetune").name == name
+    assert composed("task_name=null").task_name is None
 
 
 def test_a_folder_called_like_a_group_is_no_saved_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +68,7 @@ def test_a_folder_called_like_a_group_is_no_saved_choice(tmp_path: Path, monkeyp
 
 
 def test_tasks_are_chosen_among_those_registered() -> None:
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        for names in ([], ["docs_match"], ["docs_match", "docs_library"]):
-            composed = compose("config", overrides=quoted_where_needed([f"tasks=[{', '.join(names)}]"]))
-            assert sorted(composed.tasks) == sorted(names)
+    for names in ([], ["docs_match"], ["docs_match", "docs_library"]):
+        assert sorted(composed(f"tasks=[{', '.join(names)}]").tasks) == sorted(names)
     with pytest.raises(ConfigError, match=r"cola is not a registered task \(docs_library, "):
         quoted_where_needed(["tasks=[cola]"])

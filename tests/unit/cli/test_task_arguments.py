@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ import pytest
 from bertline.cli.finetune import student_of
 from bertline.cli.task_arguments import GivenFiles, format_of, given_files, placed, task_name_of, task_of_files
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.foundation.validation import validate
-from bertline.kinds.registry import TaskConfig
 from bertline.tasks.build import build_task
 from no_packages import NO_PACKAGES
-from shipped_tasks import shipped_task
+from shipped_tasks import shipped_task, validated
 
 NO_SPLITS: dict[Any, Path | None] = {"train": None, "dev": None, "test": None}
 CONLL = "".join(f"Ada B-PER\nmet O\nBob{i} B-PER\n\nno{i} O\none O\n\n" for i in range(30))
@@ -30,17 +27,9 @@ FILES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
-    """A task as a section of a configuration."""
-
-    task: TaskConfig
-
-
 def built(given: GivenFiles, tmp_path: Path, **changes: Any) -> dict[str, float | int]:
     task, _ = placed(task_of_files(given, changes.pop("kind", None), changes, shipped_task), given, tmp_path / "linked")
-    config = validate(Holder, {"task": task}).task
-    return build_task("mine", config, NO_PACKAGES, tmp_path / "rows")
+    return build_task("mine", validated("mine", task), NO_PACKAGES, tmp_path / "rows")
 
 
 def given_text(tmp_path: Path, content: str, name: str = "rows.csv") -> GivenFiles:

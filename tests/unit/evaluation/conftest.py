@@ -37,11 +37,9 @@ _MODEL = tiny.model_config(
 
 def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full: bool = True) -> PipelineFolders:
     """Write a pipeline's artifacts under `root`; not `full` leaves out everything that a pipeline need not have."""
+    stages = {name: root / name for name in ("corpus", "tokenizer", "examples", "pretrain")}
     pipeline = PipelineFolders(
-        corpus=root / "corpus",
-        tokenizer=root / "tokenizer",
-        examples=root / "examples",
-        pretrain=root / "pretrain",
+        **stages,
         tasks={name: root / "tasks" / name for name in tasks},
         sweeps={name: root / "sweep" / name for name in tasks},
         params={
@@ -55,25 +53,16 @@ def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), 
     )
     _write_corpus(pipeline.corpus)
     tokenizer = _write_tokenizer(pipeline.tokenizer)
-    lengths = {"64": {"unigram_entropy": 6.2}}
-    vocab_size = tokenizer.vocab_size
-    examples = {"lengths": lengths, "dupe_factor": 1, "random_next_prob": 0.5, "vocab_size": vocab_size}
-    _manifest(pipeline.examples, "examples", examples)
+    examples = {"lengths": {"64": {"unigram_entropy": 6.2}}, "dupe_factor": 1, "random_next_prob": 0.5}
+    _manifest(pipeline.examples, "examples", {**examples, "vocab_size": tokenizer.vocab_size})
     _write_pretrain(pipeline.pretrain, tokenizer, full=full)
     for name in tasks:
         write_task(pipeline.tasks[name], name)
         write_sweep(pipeline.sweeps[name], name, full=full)
         commit = "ffff" if name == "match" else _PROVENANCE["commit"]
-        write_json(
-            pipeline.sweeps[name] / PROVENANCE_NAME,
-            {
-                **_PROVENANCE,
-                "stage": f"sweep@{name}",
-                "ended": "2026-11-23 18:40 UTC",
-                "commit": commit,
-                "versions": {"python": "3.12.1", "torch": "2.14.0", "optuna": "5.0.0"},
-            },
-        )
+        own = {"stage": f"sweep@{name}", "ended": "2026-11-23 18:40 UTC", "commit": commit}
+        own["versions"] = {"python": "3.12.1", "torch": "2.14.0", "optuna": "5.0.0"}
+        write_json(pipeline.sweeps[name] / PROVENANCE_NAME, {**_PROVENANCE, **own})
     return pipeline
 
 
@@ -110,13 +99,9 @@ def _write_corpus(folder: Path) -> None:
             writer.write(Document(f"{split}.{number}", "group", sentences))
         shards[split] = writer.close()
     counts = {"documents": 3, "sentences": 18, "words": 120, "characters": 600}
-    content = {
-        "source": "python_docs",
-        "counts": {"train": counts, "validation": counts},
-        "shards": shards,
-        "dropped": {"documents/too_short": 4, "paragraphs/code": 12_345, "paragraphs/table": 3},
-    }
-    _manifest(folder, "corpus", content)
+    content = {"source": "python_docs", "counts": {"train": counts, "validation": counts}, "shards": shards}
+    dropped = {"documents/too_short": 4, "paragraphs/code": 12_345, "paragraphs/table": 3}
+    _manifest(folder, "corpus", {**content, "dropped": dropped})
 
 
 def _write_tokenizer(folder: Path) -> Tokenizer:
@@ -140,16 +125,10 @@ def _write_pretrain(folder: Path, tokenizer: Tokenizer, *, full: bool) -> None:
     save_model(model, folder)
     save_tokenizer(tokenizer, folder)
     metrics = {
-        "val/mlm_loss": 4.1,
-        "val/mlm_accuracy": 0.334,
-        "val/nsp_accuracy": 0.79,
-        "unigram_entropy": 6.2,
-        "perf/tokens_per_s": 51_234.5,
-        "perf/data_wait_fraction": 0.004,
-        "num_parameters": 1_400_000,
-        "train_time_s": 270.0,
-        "steps": 3300,
-    }
+        "val/mlm_loss": 4.1, "val/mlm_accuracy": 0.334, "val/nsp_accuracy": 0.79, "unigram_entropy": 6.2,
+        "perf/tokens_per_s": 51_234.5, "perf/data_wait_fraction": 0.004, "num_parameters": 1_400_000,
+        "train_time_s": 270.0, "steps": 3300,
+    }  # fmt: skip
     _manifest(folder, "pretrain", {"metrics": metrics, "training": {"objective": OBJECTIVE}})
     write_json(folder / PROVENANCE_NAME, {**_PROVENANCE, "stage": "pretrain"})
     if full:

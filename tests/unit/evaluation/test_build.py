@@ -28,8 +28,6 @@ CONFIG = EvaluateConfig(
 class Page(HTMLParser):
     """What a browser would see: elements, links to elsewhere, text, and whether every element is closed."""
 
-    VOID = ("meta",)
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements: list[str] = []
@@ -42,7 +40,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
-        if tag not in self.VOID:
+        if tag != "meta":
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -55,8 +53,11 @@ class Page(HTMLParser):
         self.words += data
 
 
+Built = tuple[Path, dict[str, float | int]]
+
+
 @pytest.fixture(scope="module")
-def built(kept_pipeline: PipelineFolders) -> tuple[Path, dict[str, float | int]]:
+def built(kept_pipeline: PipelineFolders) -> Built:
     """The stage's output of a whole pipeline, and its figures."""
     out = kept_pipeline.pretrain.parent / "evaluate"
     return out, build_evaluation(CONFIG, kept_pipeline, out)
@@ -76,9 +77,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(handle))
 
 
-def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(
-    built: tuple[Path, dict[str, float | int]],
-) -> None:
+def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(built: Built) -> None:
     out, _ = built
     page = page_of(out)
     text = (out / "report.html").read_text(encoding="utf-8")
@@ -91,7 +90,7 @@ def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(
     assert HOSTILE in page.words  # shown as text: error, mask predictions, configuration
 
 
-def test_no_score_stands_without_its_baselines_and_spread(built: tuple[Path, dict[str, float | int]]) -> None:
+def test_no_score_stands_without_its_baselines_and_spread(built: Built) -> None:
     out, figures = built
     words = page_of(out).words.replace("\u202f", " ")
     for task in ("library", "match"):
@@ -107,7 +106,7 @@ def test_no_score_stands_without_its_baselines_and_spread(built: tuple[Path, dic
         assert figures[f"{task}/beats_encoder_2"] == 0
 
 
-def test_every_section_is_there(built: tuple[Path, dict[str, float | int]]) -> None:
+def test_every_section_is_there(built: Built) -> None:
     out, _ = built
     words = page_of(out).words
     for heading in (

@@ -8,12 +8,7 @@ from bertline.evaluation.charts import pretraining_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
 from evaluation_inputs import HOSTILE
 
-PHASES = [
-    {"steps": 1000, "max_length": 32},
-    {"steps": 800, "max_length": 32},
-    {"steps": 1500, "max_length": 64},
-    {"steps": 700, "max_length": 128},
-]
+PHASES = [{"steps": steps, "max_length": n} for steps, n in ((1000, 32), (800, 32), (1500, 64), (700, 128))]
 
 
 @pytest.fixture
@@ -55,11 +50,7 @@ def test_alarms_stand_in_the_report_with_their_advice(facts: Facts, pipeline: Pi
     alarmed = page([alarm, {**alarm, "step": 1600, "rewound_to": 1500, "skipped": skipped}, *[alarm] * 30])
     assert HOSTILE not in alarmed and "no alarm" not in alarmed
     for said in (
-        "Health: 32 alarms.",
-        "1,240",
-        "the loss rose &lt;script&gt;",
-        "Lower optimizer.lr.",
-        "training rolled back to step 1,500 and skipped 1,280 sequences",
-        "And 12 more, in health.jsonl.",
-    ):
+        "Health: 32 alarms.", "1,240", "the loss rose &lt;script&gt;", "Lower optimizer.lr.",
+        "training rolled back to step 1,500 and skipped 1,280 sequences", "And 12 more, in health.jsonl.",
+    ):  # fmt: skip
         assert said in alarmed

@@ -65,41 +65,20 @@ def test_the_manifest_holds_digests_and_differences(pipeline: Any, tmp_path: Pat
         assert model["max_logits_difference"] == figures[f"{name}/max_logits_difference"]
 
 
-def front_matter(card: str) -> dict[str, Any]:
-    _, content, _ = card.split("---\n", 2)
-    return yaml.safe_load(content)
-
-
 def test_the_encoder_card_has_data_scores_baselines_and_limits(pipeline: Any, tmp_path: Path) -> None:
     export(pipeline, tmp_path / "out")
     card = (tmp_path / "out/encoder/README.md").read_text()
-    assert front_matter(card) == {
-        "language": "en",
-        "license": "apache-2.0",
-        "library_name": "transformers",
-        "pipeline_tag": "fill-mask",
+    assert yaml.safe_load(card.split("---\n", 2)[1]) == {
+        "language": "en", "license": "apache-2.0", "library_name": "transformers", "pipeline_tag": "fill-mask",
         "tags": ["bert", "fill-mask", "bertline"],
-    }
+    }  # fmt: skip
     for said in (
-        "# tiny-docs",
-        "5,600",  # words read
-        "numpy 2.0",
-        "77 paragraphs: too few words",
-        "3,300 steps of 64 sequences of 64",
-        "bf16",
-        "4.130",  # loss: the artifact's own figure, not the stage's
-        "6.220",  # its baseline
-        "0.420 ± 0.016",
-        "0.280 ± 0.016",
-        "0.320",
-        "at most 64 tokens",
-        "commit `0123abc`",
-        "bertline.load(",
-    ):
+        "# tiny-docs", "5,600", "numpy 2.0", "77 paragraphs: too few words", "3,300 steps of 64 sequences of 64",
+        "bf16", "4.130", "6.220",  # loss and its baseline: the artifact's own figures, not the stage's
+        "0.420 ± 0.016", "0.280 ± 0.016", "0.320", "at most 64 tokens", "commit `0123abc`", "bertline.load(",
+    ):  # fmt: skip
         assert said in card, said
-    assert "[MASK]" not in card.split("Where it comes from")[1], (
-        "the mask predictions's sentences are no fact of the model"
-    )
+    assert "[MASK]" not in card.split("Where it comes from")[1], "sentences with blanks are no fact of the model"
 
 
 def test_weights_that_transformers_computes_otherwise_are_not_exported(

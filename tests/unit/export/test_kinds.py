@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,9 +136,7 @@ def test_onnx_files_say_nothing_of_the_machine_they_were_made_on(exported: Expor
 def test_an_int8_file_that_decides_otherwise_is_left_out(
     exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = exported.finished["classification"].folder
-    for path in source.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(exported.finished["classification"].folder, tmp_path, dirs_exist_ok=True)
     sequences = encode_texts(["word1", "word2 word3"], None, Tokenizer.load(tmp_path), max_length=8)
     config = dataclasses.replace(ONNX, int8_min_agreement=1.0, measure_latency=False)
     with pytest.MonkeyPatch.context() as patch:
@@ -161,8 +160,7 @@ def _broken_int8(fp32: Path, int8: Path) -> None:
 
 
 def test_an_onnx_file_that_computes_something_else_is_refused(exported: Exported, tmp_path: Path) -> None:
-    for path in exported.finished["classification"].folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(exported.finished["classification"].folder, tmp_path, dirs_exist_ok=True)
     sequences = encode_texts(["word1"], None, Tokenizer.load(tmp_path), max_length=8)
     config = dataclasses.replace(ONNX, onnx_tolerance=0.0)
     with pytest.raises(ArtifactError, match=r"export.onnx_tolerance = 0e\+00. Nothing was exported"):

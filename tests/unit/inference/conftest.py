@@ -11,20 +11,12 @@ import pytest
 import tiny
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
-from bertline.modeling.bert import BertForSequenceClassification
-from bertline.modeling.huggingface import save_model
-from bertline.modeling.initialization import initialize
-from bertline.tokenization.storage import save_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from finished_tasks import Finished, finish
 
 WORDS = ("the", "cat", "sat", "on", "mat", "a", "dog", "##s", "cafe", ".", ",", "[", "]", "mask")
-TOKENS = (*SPECIAL_TOKENS, *WORDS)
 # Weights far from uniform guesses.
 SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 12}
 SIZES |= {"initializer_range": 0.5}
-CONFIG = tiny.model_config(**SIZES)
 
 
 @pytest.fixture(scope="session")
@@ -35,13 +27,7 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("classifier")
-    model = BertForSequenceClassification(
-        CONFIG, vocab_size=len(TOKENS), pad_token_id=0, num_labels=3, classifier_dropout=0.1
-    )
-    initialize(model, CONFIG, seed=4)
-    save_model(model, folder, id2label={0: "animal", 1: "place", 2: "thing"})
-    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder)
-    return folder
+    return tiny.write_classifier(folder, ("animal", "place", "thing"), seed=4, words=WORDS, **SIZES)
 
 
 @pytest.fixture(scope="session")

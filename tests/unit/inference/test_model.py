@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,22 +33,24 @@ def test_blanks_are_filled_with_the_model_head_probabilities(encoder_folder: Pat
         assert probability == pytest.approx(expected[model.tokenizer.vocab.index(token)].item(), abs=1e-6)
 
 
-def test_text_without_a_blank_or_too_long_is_an_error(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder))
+def test_what_a_model_cannot_read_or_do_is_named(encoder_folder: Path, classifier_folder: Path) -> None:
+    encoder = load(str(encoder_folder))
     with pytest.raises(DataError, match=r"no \[MASK\]"):
-        model.fill_mask("the cat")
+        encoder.fill_mask("the cat")
     with pytest.raises(DataError, match="reads at most 12"):
-        model.fill_mask("the " * 20 + "[MASK]")
+        encoder.fill_mask("the " * 20 + "[MASK]")
+    with pytest.raises(ArtifactError, match="cannot classify"):
+        encoder.predict(["the"])
+    with pytest.raises(ArtifactError, match="cannot fill blanks"):
+        load(str(classifier_folder)).fill_mask("the [MASK]")
 
 
-def test_vectors_do_not_depend_on_the_company(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder))
+def test_vectors_do_not_depend_on_the_company(encoder_folder: Path, classifier_folder: Path) -> None:
     texts = ["the cat", "a dog sat on the mat .", "", "the cat sat"]
-    together = model.embed(texts, batch_size=2)
-    alone = np.concatenate([model.embed([text]) for text in texts])
-    assert together.shape == (4, 16)
-    assert together.dtype == np.float32
-    np.testing.assert_allclose(together, alone, atol=1e-5)
+    for model in (load(str(encoder_folder)), load(str(classifier_folder))):
+        together = model.embed(texts, batch_size=2)
+        assert together.shape == (4, 16) and together.dtype == np.float32
+        np.testing.assert_allclose(together, np.concatenate([model.embed([text]) for text in texts]), atol=1e-5)
 
 
 def test_attentions_name_the_tokens_and_sum_to_one(encoder_folder: Path) -> None:
@@ -55,14 +58,6 @@ def test_attentions_name_the_tokens_and_sum_to_one(encoder_folder: Path) -> None
     assert attentions.tokens == ("[CLS]", "the", "cat", "##s", "[SEP]", "a", "cafe", "[SEP]")
     assert attentions.probabilities.shape == (2, 2, 8, 8)
     np.testing.assert_allclose(attentions.probabilities.sum(-1), 1, atol=1e-5)
-
-
-def test_missing_capabilities_name_what_to_load_instead(encoder_folder: Path, classifier_folder: Path) -> None:
-    with pytest.raises(ArtifactError, match="cannot classify"):
-        load(str(encoder_folder)).predict(["the"])
-    with pytest.raises(ArtifactError, match="cannot fill blanks"):
-        load(str(classifier_folder)).fill_mask("the [MASK]")
-    assert load(str(classifier_folder)).embed(["the"]).shape == (1, 16)
 
 
 def test_a_folder_that_is_none_and_a_device_that_is_not_there_are_named(encoder_folder: Path, tmp_path: Path) -> None:
@@ -133,10 +128,6 @@ def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
 
 
 def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
-    import itertools
-
-    import torch
-
     finished, _ = open_task("crf")
     crf: Any = finished.model.crf
     emissions = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))

@@ -60,8 +60,11 @@ class Served(NamedTuple):
         return [{name: VALUES[name][number] for name in columns} for number in range(5)]
 
 
+Serve = Callable[[str], Served]
+
+
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, open_task: Callable[[str], Any]) -> Callable[[str], Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, open_task: Callable[[str], Any]) -> Serve:
     @cache
     def get(name: str) -> Served:
         folder = tmp_path_factory.mktemp(name) / "model"
@@ -107,7 +110,7 @@ def assert_close(found: list[Row], wanted: list[Row]) -> None:
 
 @pytest.mark.parametrize("name", [*KINDS, "encoder"])
 def test_a_model_answers_as_predict_does_and_predicts_its_example(
-    served: Callable[[str], Served], name: str, in_server: None, monkeypatch: pytest.MonkeyPatch
+    served: Serve, name: str, in_server: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = served(name)
     rows = it.rows()
@@ -128,7 +131,7 @@ def test_a_model_answers_as_predict_does_and_predicts_its_example(
     assert_close(it.loaded.predict(example).to_dict("records"), expected(it.model, example.to_dict("records")))
 
 
-def test_a_folder_stays_one_of_transformers_and_holds_no_pickle(served: Callable[[str], Served]) -> None:
+def test_a_folder_stays_one_of_transformers_and_holds_no_pickle(served: Serve) -> None:
     folder = served("classification").folder
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
     assert model.config.num_labels == 3
@@ -144,53 +147,46 @@ def test_a_folder_stays_one_of_transformers_and_holds_no_pickle(served: Callable
 WRONG: dict[str, tuple[str, Any, str]] = {
     "a missing column": ("classification", [{"text": "secret"}], r"missing inputs \['text_pair'\]"),
     "an unknown column": (
-        "windows",
-        [{"text": "secret", "secret colour": "secret"}],
-        r"`\['secret colour'\]`.* unknown columns",
+        "windows", [{"text": "secret", "secret colour": "secret"}], r"`\['secret colour'\]`.* unknown columns",
     ),
     "a pair for single texts": ("windows", [{"text": "secret", "text_pair": "secret"}], "text_pair.* unknown columns"),
     "a null": ("windows", [{"text": "secret"}, {"text": None}], r"rows\[1\]: column 'text' is None; expected a text"),
     "a boolean": ("windows", [{"text": True}], "column 'text' is True; expected a text"),
     "no rows": ("windows", [], "missing inputs|no rows"),
     "an empty list of candidates": (
-        "reranking",
-        [{"query": "secret", "candidates": ["secret"]}, {"query": "secret", "candidates": []}],
+        "reranking", [{"query": "secret", "candidates": ["secret"]}, {"query": "secret", "candidates": []}],
         r"rows\[1\]: column 'candidates' is an empty list; give at least one text",
     ),
     "a null among candidates": (
-        "reranking",
-        [{"query": "secret", "candidates": ["secret", None]}],
+        "reranking", [{"query": "secret", "candidates": ["secret", None]}],
         r"rows\[0\]: column 'candidates' is .*; expected a list of texts",
     ),
     "an empty document": ("summarisation", [{"text": " "}], r"rows\[0\]: column 'text' is empty"),
     "a text for a tagger that is a number": ("tagging", [{"text": 7}], "column 'text' is 7; expected a text or a list"),
     "half a character in a list": (
-        "reranking",
-        [{"query": "secret", "candidates": ["secret\ud800"]}],
+        "reranking", [{"query": "secret", "candidates": ["secret\ud800"]}],
         r"rows\[0\]: column 'candidates': it has '.ud800', which is half of a character",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.usefixtures("in_server")
 def test_a_wrong_request_is_answered_with_a_named_error_and_logged_without_text(
-    served: Callable[[str], Served], case: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    served: Serve, case: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name, rows, message = WRONG[case]
-    answer = served(name).client.post("/invocations", content=json.dumps({"dataframe_records": rows}), headers=JSON)
+    content, headers = json.dumps({"dataframe_records": rows}), {"Content-Type": "application/json"}
+    answer = served(name).client.post("/invocations", content=content, headers=headers)
     assert answer.status_code == 400
     assert re.search(message, answer.json()["message"], flags=re.DOTALL), answer.json()["message"]
     assert answer.json()["error_code"] in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
     assert "secret" not in caplog.text + "".join(capfd.readouterr())
 
 
-JSON = {"Content-Type": "application/json"}
-
-
 @pytest.mark.usefixtures("in_server")
 def test_a_csv_without_a_header_does_not_put_its_first_text_into_the_log(
-    served: Callable[[str], Served], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    served: Serve, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     client = served("windows").client
     for content in ("a secret\nanother\n", "text,a secret\nword1,word2\n"):
@@ -203,7 +199,7 @@ def test_a_csv_without_a_header_does_not_put_its_first_text_into_the_log(
 
 @pytest.mark.usefixtures("in_server")
 def test_a_body_that_is_too_large_is_refused_before_it_is_predicted(
-    served: Callable[[str], Served], monkeypatch: pytest.MonkeyPatch
+    served: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = served("windows")
     monkeypatch.setattr(type(it.model.task), "file_outputs", lambda *_: pytest.fail("predicted"))
@@ -212,7 +208,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_predicted(
     assert "has 1,000,002 bytes of text; at most 1,000,000 are served" in answer.json()["message"]
 
 
-def test_requests_at_once_are_answered_as_one_by_one(served: Callable[[str], Served]) -> None:
+def test_requests_at_once_are_answered_as_one_by_one(served: Serve) -> None:
     it = served("cased")
     tables = [pd.DataFrame({"text": texts(3, seed=seed, most=30)}) for seed in range(12)]
     one_by_one = [it.loaded.predict(table).to_dict("records") for table in tables]

@@ -42,19 +42,36 @@ def changed(source: Path, module: str, old: str, new: str) -> set[str]:
     return {stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]}
 
 
-@pytest.mark.parametrize(
-    ("module", "old", "new"),
-    [
-        ("modeling.attention", "from __future__", "# a remark\nfrom __future__"),
-        ("modeling.attention", '"""', '"""Other words. '),
-        ("foundation.progress", "warning: ", "beware: "),
-        ("cli.composition", "resolve=True", "resolve=False"),  # what it composes is a dependency of its own
-    ],
-)
-def test_comments_words_and_the_command_line_change_no_fingerprint(
-    source: Path, module: str, old: str, new: str
+REPORTED = {"sweep", "evaluate", "export"}
+CHANGES = [
+    # Comments, words and the command line.
+    ("modeling.attention", "from __future__", "# a remark\nfrom __future__", set()),
+    ("modeling.attention", '"""', '"""Other words. ', set()),
+    ("foundation.progress", "warning: ", "beware: ", set()),
+    ("cli.composition", "resolve=True", "resolve=False", set()),  # what it composes is a dependency of its own
+    # What turns configuration into work.
+    ("pretraining.job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
+    ("sweep.bench", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", {"sweep"}),
+    ("run.summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
+    # A kind of task, part by part.
+    ("kinds.regression", "F.mse_loss(outputs, batch", "2 * F.mse_loss(outputs, batch", REPORTED),
+    ("kinds.regression", "return low + span * shares", "return low - span * shares", REPORTED),
+    ("kinds.regression", "for row in rows], dtype=np.float64)", "for row in rows], dtype=np.float32)", {"task_data"}),
+    ("kinds.regression", '"mean of train"', '"the mean of train"', {"sweep"}),
+    ("kinds.regression", "taken for", "answered", {"evaluate"}),
+    ("kinds.regression", "Numbers can lie", "Figures can lie", {"export"}),
+    ("kinds.regression", "low must be below", "low has to be below", {"task_data", *REPORTED}),
+    # What a method imports, where the method is used.
+    ("export.usage", "def code_span", "UNUSED = 1\n\n\ndef code_span", {"export"}),
+    ("finetuning.encoding", "SCORING_BATCH_SIZE = 64", "SCORING_BATCH_SIZE = 65", REPORTED),
+]
+
+
+@pytest.mark.parametrize(("module", "old", "new", "stages"), CHANGES)
+def test_a_change_of_code_changes_the_stages_that_use_it_alone(
+    source: Path, module: str, old: str, new: str, stages: set[str]
 ) -> None:
-    assert changed(source, f"bertline.{module}", old, new) == set()
+    assert changed(source, f"bertline.{module}", old, new) == stages
 
 
 @pytest.mark.parametrize(
@@ -66,6 +83,7 @@ def test_comments_words_and_the_command_line_change_no_fingerprint(
             {"corpus", "tokenizer", "examples", "task_data"},
         ),
         ("sweep.run", "from __future__", "UNUSED = 1\nfrom __future__", {"sweep"}, {"pretrain"}),
+        ("sweep.baselines.linear", "_SEED = 0", "_SEED = 1", {"sweep"}, set()),  # a method imports it
     ],
 )
 def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(
@@ -73,31 +91,6 @@ def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(
 ) -> None:
     found = changed(source, f"bertline.{module}", old, new)
     assert stages <= found and not found & others
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "stages"),
-    [
-        ("F.mse_loss(outputs, batch", "2 * F.mse_loss(outputs, batch", {"sweep", "evaluate", "export"}),
-        ("return low + span * shares", "return low - span * shares", {"sweep", "evaluate", "export"}),
-        ("for row in rows], dtype=np.float64)", "for row in rows], dtype=np.float32)", {"task_data"}),
-        ('"mean of train"', '"the mean of train"', {"sweep"}),
-        ("taken for", "answered", {"evaluate"}),
-        ("Numbers can lie", "Figures can lie", {"export"}),
-        ("low must be below", "low has to be below", {"task_data", "sweep", "evaluate", "export"}),
-    ],
-)
-def test_a_changed_kind_of_task_changes_the_stages_that_use_what_changed(
-    source: Path, old: str, new: str, stages: set[str]
-) -> None:
-    assert changed(source, "bertline.kinds.regression", old, new) == stages
-
-
-def test_an_import_in_a_method_is_followed_where_the_method_is_used(source: Path) -> None:
-    assert "sweep" in changed(source, "bertline.sweep.baselines.linear", "_SEED = 0", "_SEED = 1")
-    assert changed(source, "bertline.export.usage", "def code_span", "UNUSED = 1\n\n\ndef code_span") == {"export"}
-    stages = changed(source, "bertline.finetuning.encoding", "SCORING_BATCH_SIZE = 64", "SCORING_BATCH_SIZE = 65")
-    assert stages == {"sweep", "evaluate", "export"}
 
 
 def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source: Path) -> None:
@@ -108,20 +101,6 @@ def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source:
         "evaluate",
         "export",
     ]
-
-
-@pytest.mark.parametrize(
-    ("module", "old", "new", "stages"),
-    [
-        ("pretraining.job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
-        ("sweep.bench", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", {"sweep"}),
-        ("run.summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
-    ],
-)
-def test_what_turns_configuration_into_work_is_part_of_its_stage_alone(
-    source: Path, module: str, old: str, new: str, stages: set[str]
-) -> None:
-    assert changed(source, f"bertline.{module}", old, new) == stages
 
 
 def test_what_opens_and_records_stages_is_in_no_fingerprint() -> None:

@@ -46,19 +46,10 @@ def sweep_folder(folder: Path, **changes: Any) -> Path:
 def test_runs_of_a_pipeline_have_one_key_and_a_stage_its_own(config: PipelineConfig, tmp_path: Path) -> None:
     made_of = {"sections": {"model": {"hidden_size": 8}}, "inputs": {"examples": "5ha"}}
     mapping = to_mapping(config)
-    records = {
-        name: opening_record(
-            config,
-            stage_named(name),
-            name,
-            fingerprint=name,
-            made_of=made_of,
-            inputs={"examples": tmp_path},
-            tracked=mapping,
-        )
-        for name in ("corpus", "pretrain")
-    }
-    corpus, pretrain = records["corpus"], records["pretrain"]
+    given = {"made_of": made_of, "inputs": {"examples": tmp_path}, "tracked": mapping}
+    corpus, pretrain = (
+        opening_record(config, stage_named(name), name, fingerprint=name, **given) for name in ("corpus", "pretrain")
+    )
     assert corpus.pipeline.key == pretrain.pipeline.key and corpus.stage.key != pretrain.stage.key
     assert pretrain.pipeline.name == "docs_tiny" and pretrain.pipeline.config == mapping
     assert pretrain.stage.params == {"model": {"hidden_size": 8}}
@@ -67,9 +58,8 @@ def test_runs_of_a_pipeline_have_one_key_and_a_stage_its_own(config: PipelineCon
     assert list(pretrain.stage.inputs) == ["examples"]
     assert "health.jsonl" in {one.path for one in pretrain.stage.files}
     (tmp_path / "manifest.json").write_text("{}")
-    add_result(
-        pretrain.stage, config, stage_named("pretrain"), "pretrain", {"val/mlm_loss": 3.64, "steps": 5}, tmp_path
-    )
+    figures = {"val/mlm_loss": 3.64, "steps": 5}
+    add_result(pretrain.stage, config, stage_named("pretrain"), "pretrain", figures, tmp_path)
     assert pretrain.stage.metrics == {"val/mlm_loss": 3.64}
     assert "manifest.json" in {Path(one.path).name for one in pretrain.stage.files}
     assert pretrain.stage.tags[NAME_TAG] == "pretrain: MLM 3.64"
@@ -131,20 +121,23 @@ def test_a_sweep_has_its_test_score_and_that_of_the_strongest_simple_opponent() 
     assert figures["baseline"] == pytest.approx(metrics["bm25/test/ndcg@10"], abs=1e-12)
 
 
-@pytest.mark.parametrize("objective", [tiny.mlm_nsp(), tiny.mlm()], ids=["mlm_nsp", "mlm"])
-def test_pretraining_has_accuracy_loss_and_the_entropy_that_the_loss_is_compared_with(objective: Objective) -> None:
+OF_MLM = {"score": 0.4, "baseline": 6.5, "loss": 3.6}
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        (tiny.mlm_nsp(), OF_MLM),
+        (tiny.mlm(), OF_MLM),
+        (_Other(kind="mlm"), {"score": 0.2, "baseline": 0.3, "loss": 0.1}),
+    ],
+)
+def test_the_objective_names_loss_score_and_baseline(objective: Objective, expected: dict[str, float]) -> None:
     metrics = {"val/mlm_accuracy": 0.4, "val/mlm_loss": 3.6, "unigram_entropy": 6.5, "steps": 10}
-    figures = headline("pretrain", metrics, objective, seconds=1)
-    assert figures == {"score": 0.4, "baseline": 6.5, "loss": 3.6, "seconds": 1}
-    of_a_checkpoint = {"num_parameters": 5}
-    assert headline("pretrain", of_a_checkpoint, objective, seconds=1) == {"seconds": 1}
-
-
-def test_the_objective_names_loss_score_and_baseline() -> None:
-    found = {"val/z_loss": 0.1, "val/z_accuracy": 0.2, "z_chance": 0.3, "val/mlm_loss": 3.6, "unigram_entropy": 6.5}
-    figures = headline("pretrain", found, _Other(kind="mlm"), seconds=1)
-    assert figures == {"score": 0.2, "baseline": 0.3, "loss": 0.1, "seconds": 1}
-    assert headline("evaluate", found, _Other(kind="mlm"), seconds=1) == {"loss": 0.1, "seconds": 1}
+    metrics |= {"val/z_accuracy": 0.2, "val/z_loss": 0.1, "z_chance": 0.3}
+    assert headline("pretrain", metrics, objective, seconds=1) == {**expected, "seconds": 1}
+    assert headline("evaluate", metrics, objective, seconds=1) == {"loss": expected["loss"], "seconds": 1}
+    assert headline("pretrain", {"num_parameters": 5}, objective, seconds=1) == {"seconds": 1}  # of a checkpoint
 
 
 def test_a_result_that_is_taken_over_keeps_the_time_of_the_work(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from bertline.run.stage import open_stage
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/support/stage_process.py"
+Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
@@ -32,18 +33,12 @@ def project(composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "tokenizer"):
         write_json(tmp_path / "artifacts" / name / "manifest.json", {"of": name})
-    write_params(composed())
+    Path("params.yaml").write_text(yaml.safe_dump(composed("tracking.enabled=false", "runtime.runs_folder=runs")))
     return tmp_path
 
 
-def write_params(mapping: dict[str, Any]) -> None:
-    mapping["tracking"]["enabled"] = False
-    mapping["runtime"]["runs_folder"] = "runs"
-    Path("params.yaml").write_text(yaml.safe_dump(mapping))
-
-
 @pytest.fixture
-def start(project: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start(project: Path) -> Iterator[Start]:
     """Start the stage; what still runs at the end of the test is killed."""
     started: list[subprocess.Popen[str]] = []
 
@@ -81,7 +76,7 @@ def wait_for_step_3(project: Path, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP])
 def test_a_signal_stops_the_stage_and_the_same_command_resumes(
-    project: Path, start: Callable[..., subprocess.Popen[str]], number: signal.Signals
+    project: Path, start: Start, number: signal.Signals
 ) -> None:
     process = start()
     wait_for_step_3(project, process)
@@ -103,9 +98,7 @@ def test_a_signal_stops_the_stage_and_the_same_command_resumes(
     assert finished.metrics == {"val/mlm_loss": 3.64} and finished.work_s > stopped.work_s
 
 
-def test_under_nohup_a_lost_terminal_changes_nothing(
-    project: Path, start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_under_nohup_a_lost_terminal_changes_nothing(project: Path, start: Start) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         process = start()
@@ -118,9 +111,7 @@ def test_under_nohup_a_lost_terminal_changes_nothing(
     assert process.returncode == 0, error
 
 
-def test_a_killed_stage_leaves_its_folder_free_and_is_resumed(
-    project: Path, start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_a_killed_stage_leaves_its_folder_free_and_is_resumed(project: Path, start: Start) -> None:
     process = start()
     wait_for_step_3(project, process)
     assert locked_folders(Path("runs")) == [Path("runs/pretrain") / folder_of(project).name]
@@ -133,9 +124,7 @@ def test_a_killed_stage_leaves_its_folder_free_and_is_resumed(
     assert (folder_of(project) / "steps").read_text().split() == [str(process.pid)] * 3 + [str(again.pid)] * 2
 
 
-def test_a_second_command_says_who_works_waits_and_takes_the_result(
-    project: Path, start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_a_second_command_says_who_works_waits_and_takes_the_result(project: Path, start: Start) -> None:
     first = start()
     wait_for_step_3(project, first)
     second = start()
@@ -149,9 +138,7 @@ def test_a_second_command_says_who_works_waits_and_takes_the_result(
     assert (folder_of(project) / "steps").read_text().split() == [str(first.pid)] * 5
 
 
-def test_a_failed_stage_says_why_and_a_changed_result_is_made_again(
-    project: Path, start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_a_failed_stage_says_why_and_a_changed_result_is_made_again(project: Path, start: Start) -> None:
     (project / "go").touch()
     failed = start(FAILS="yes")
     _, error = failed.communicate(timeout=60)
@@ -165,9 +152,7 @@ def test_a_failed_stage_says_why_and_a_changed_result_is_made_again(
     assert json.loads((folder_of(project) / "result/manifest.json").read_text()) == {"steps": 5}
 
 
-def test_inputs_that_change_during_the_work_make_its_result_worthless(
-    project: Path, start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_inputs_that_change_during_the_work_make_its_result_worthless(project: Path, start: Start) -> None:
     process = start()
     wait_for_step_3(project, process)
     write_json(project / "artifacts/examples/manifest.json", {"of": "others"})
@@ -185,8 +170,7 @@ def refused(stage: str, mapping: dict[str, Any], message: str) -> None:
 def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_folder_is_read(
     project: Path, composed: Callable[..., dict[str, Any]]
 ) -> None:
-    mapping = composed()
-    mapping["tracking"]["enabled"] = False
+    mapping = composed("tracking.enabled=false")
     lock = {"stages": {"examples": {"params": {"params.yaml": {"examples": {**mapping["examples"], "seed": 77}}}}}}
     Path("dvc.lock").write_text(yaml.safe_dump(lock))
     refused("pretrain", mapping, r"examples\.seed \(77 there, .* here\).*inputs\.examples=FOLDER")
@@ -202,8 +186,7 @@ def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_fol
 
 
 def test_by_hand_an_artifact_that_dvc_made_is_read(project: Path, composed: Callable[..., dict[str, Any]]) -> None:
-    mapping = {**composed(), "task_name": "docs_library"}
-    mapping["tracking"]["enabled"] = False
+    mapping = {**composed("tracking.enabled=false"), "task_name": "docs_library"}
     for name in ("pretrain", "tasks/docs_library"):
         write_json(project / "artifacts" / name / "manifest.json", {"of": name})
     pretrained = {key: mapping[key] for key in ("model", "objective", "optimizer", "schedule", "pretrain")}
@@ -222,12 +205,8 @@ def test_sections_without_runtime_and_tracking_make_the_fingerprint(
     project: Path, composed: Callable[..., dict[str, Any]]
 ) -> None:
     fingerprints = []
-    for key, value in ((None, None), ("num_threads", 7), ("seed", 9)):
-        mapping = composed()
-        mapping["tracking"]["enabled"] = False
-        if key is not None:
-            mapping["runtime" if key == "num_threads" else "pretrain"][key] = value
-        with open_stage("pretrain", mapping) as stage:
+    for change in ("pretrain.seed=7", "runtime.num_threads=7", "pretrain.seed=9"):
+        with open_stage("pretrain", composed("tracking.enabled=false", "pretrain.seed=7", change)) as stage:
             fingerprints.append(stage.fingerprint)
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 

@@ -25,15 +25,11 @@ def concluded(encoder, *, bm25=0.5, combined=None, num_seeds=3, num_diverged=0):
     if combined is not None:
         systems["combined"] = of(combined, num_seeds)
         arms["combined"] = {"test_mean": combined, "test_std": 0.004}
-    result = {
-        "task": "docs_search",
-        "metric": "ndcg@10",
-        "arms": arms,
-        "baselines": {
-            "bm25": {"title": "BM25", "dev": 0.6, "test": bm25},
-            "weak": {"title": "weak", "dev": 0.1, "test": 0.9},
-        },
+    baselines = {
+        "bm25": {"title": "BM25", "dev": 0.6, "test": bm25},
+        "weak": {"title": "weak", "dev": 0.1, "test": 0.9},
     }
+    result = {"task": "docs_search", "metric": "ndcg@10", "arms": arms, "baselines": baselines}
     return conclusion(result, Comparisons(systems))
 
 

@@ -1,23 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.validation import validate
-from bertline.kinds.registry import TaskConfig
 from bertline.sweep.glue import GLUE, found_sets, glue_average, glue_markdown, glue_row, task_of
-from shipped_tasks import shipped_task
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskHolder:
-    """A task as a section of a configuration."""
-
-    task: TaskConfig
+from shipped_tasks import shipped_task, validated
 
 
 def put(data: Path, *names: str) -> None:
@@ -40,8 +30,7 @@ def test_each_layout_of_each_set_is_found_and_is_a_valid_task(tmp_path: Path, na
     (found,), absent = found_sets(tmp_path, None)
     assert (found.name, len(absent)) == (name, 8)
     assert found.layout is GLUE[name]["layouts"][number]
-    task = task_of(found, shipped_task(name))
-    checked = validate(TaskHolder, {"task": task}).task
+    checked = validated(name, task_of(found, shipped_task(name)))
     source: Any = checked.source
     assert {source.train_file, source.dev_file, source.test_file, *source.extra_tests.values()} - {None} <= set(
         found.layout["files"]

@@ -215,12 +215,8 @@ def test_of_a_search_the_documents_are_counted_too(inputs, tmp_path, positions):
     counts = dict.fromkeys(("train", "dev", "test"), len(rows))
     write_manifest(task, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
     tiny.write_encoder(tmp_path / "encoder", words=finished_tasks.TOKENS, max_position_embeddings=positions // 2)
-    job = inputs.sweep_job(
-        tmp_path,
-        tmp_path / "run",
-        task=config,
-        sweep=inputs.sweep(space={}, num_seeds=1, random_weights_baseline="never"),
-    )
+    sweep = inputs.sweep(space={}, num_seeds=1, random_weights_baseline="never")
+    job = inputs.sweep_job(tmp_path, tmp_path / "run", task=config, sweep=sweep)
     run_sweep(job)
     result = json.loads((job.run_folder / "result" / "result.json").read_text())
     cut = result["arms"]["encoder"]["cut_rows"]

@@ -15,13 +15,11 @@ from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, TableLayout, read_records
 
-PLAIN = TableLayout(format="auto", header=True, quoting=True, encoding="utf-8-sig")
 ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]
 
 
 def layout(**changes):
-    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8-sig"}
-    return TableLayout(**{**fields, **changes})
+    return TableLayout(**{"format": "auto", "header": True, "quoting": True, "encoding": "utf-8-sig", **changes})
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def tables(tmp_path):
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.jsonl", "rows.csv.gz", "rows.parquet"])
 def test_every_format_gives_the_same_rows(tables, name):
-    assert [record.values for record in read_records(tables / name, PLAIN)] == ROWS
+    assert [record.values for record in read_records(tables / name, layout())] == ROWS
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
@@ -80,7 +78,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
     assert "Parquet" in damaged(tmp_path, "rows.parquet", b"no parquet")
     assert "Python does not know" in damaged(tmp_path, "rows.csv", b"a\n", encoding="klingon")
     with pytest.raises(DataError, match="is not a file"):
-        list(read_records(tmp_path / "none.csv", PLAIN))
+        list(read_records(tmp_path / "none.csv", layout()))
 
 
 def values_of(tmp_path, name, content, bad_rows=None, **changes):
@@ -132,19 +130,11 @@ def test_one_label_is_a_word(value, label):
 @pytest.mark.parametrize(
     ("value", "labels"),
     [
-        ("a|b", ("a", "b")),
-        ("b | a |b|", ("b", "a")),
-        ("", ()),
-        (None, ()),
-        ([], ()),
-        (float("nan"), ()),
-        (["x", " y ", "x"], ("x", "y")),
-        ([1, "1.0", True, "True"], ("1", "true")),
-        ("1|1.0|2", ("1", "2")),
-        (np.array(["x", "y"]), ("x", "y")),
-        ([1, 2], ("1", "2")),
+        ("a|b", ("a", "b")), ("b | a |b|", ("b", "a")), ("", ()), (None, ()), ([], ()), (float("nan"), ()),
+        (["x", " y ", "x"], ("x", "y")), ([1, "1.0", True, "True"], ("1", "true")), ("1|1.0|2", ("1", "2")),
+        (np.array(["x", "y"]), ("x", "y")), ([1, 2], ("1", "2")),
     ],
-)
+)  # fmt: skip
 def test_several_labels_are_a_list_or_words_between_separators(value, labels):
     assert SeveralLabels(None, "|", None)(value) == labels
 
@@ -152,19 +142,17 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
 @pytest.mark.parametrize(
     ("labels", "value", "reason", "says"),
     [
-        (OneLabel(None, None, None), " ", "empty_label", "the label is empty"),
-        (OneLabel(None, None, None), None, "empty_label", "the label is empty"),
-        (OneLabel(None, None, None), float("nan"), "empty_label", "the label is empty"),
+        *(
+            (OneLabel(None, None, None), none, "empty_label", "the label is empty")
+            for none in (" ", None, float("nan"))
+        ),
         (OneLabel(None, None, None), ["a"], "several_labels", "multi_label: true"),
         (OneLabel(None, None, None), {"a": 1}, "unknown_label", "expected a word"),
         (OneLabel(None, None, ["no", "yes"]), -1, "unknown_label", "set it to null"),
         (OneLabel(COARSE, None, None), "NUM", "label_without_pattern", "source.label_pattern"),
         (SeveralLabels(COARSE, " ", None), "NUM:dist LOC", "label_without_pattern", "'LOC'"),
         (ANumber(0, 5), "", "empty_label", "the number is empty"),
-        (ANumber(0, 5), "high", "not_a_number", "'high' is no number"),
-        (ANumber(0, 5), "nan", "not_a_number", "no number"),
-        (ANumber(0, 5), True, "not_a_number", "no number"),
-        (ANumber(0, 5), "4,5", "not_a_number", "no number"),
+        *((ANumber(0, 5), word, "not_a_number", "no number") for word in ("high", "nan", True, "4,5")),
         (ANumber(0, 5), "5.01", "number_outside_the_scale", "from 0 to 5"),
         (ANumber(1, 5), "inf", "number_outside_the_scale", "from 1 to 5"),
     ],

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -395,42 +394,17 @@ def test_records_are_sent_while_the_block_runs_and_after_it(
     assert capsys.readouterr().err == ""
 
 
-@pytest.fixture
-def silent_address() -> Iterator[str]:
-    """A real socket that accepts every connection and never answers."""
-    held: list[socket.socket] = []
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen(64)
-
-        def accept() -> None:
-            while True:
-                try:
-                    held.append(server.accept()[0])
-                except OSError:
-                    return
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-    for connection in held:
-        connection.close()
-
-
 def test_a_server_that_never_answers_does_not_keep_a_stage(
-    config: TrackingConfig,
-    folder: Path,
-    silent_address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sending_module, "_PATIENCE_S", 0.5)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "600")
-    opened(folder, record(dataclasses.replace(config, uri=silent_address)))
-    started = time.monotonic()
-    with sending(folder):
-        pass
-    assert time.monotonic() - started < 300
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:  # the system itself takes the connections
+        opened(folder, record(dataclasses.replace(config, uri=f"http://127.0.0.1:{silent.getsockname()[1]}")))
+        started = time.monotonic()
+        with sending(folder):
+            pass
+        assert time.monotonic() - started < 300
     assert "it does not answer" in capsys.readouterr().err
 
 
