@@ -52,6 +52,11 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "lamb": {**ADAM, "kind": "lamb"},
     "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
 }
+HEALTH: dict[str, Any] = {
+    "patience_steps": 1000, "entropy_margin": 0.1, "nsp_margin": 0.02, "spike_factor": 1.3, "rewind_on_spike": False,
+    "min_grad_norm": 1e-3, "max_grad_norm": 100.0, "max_data_wait_fraction": 0.1, "max_skipped_steps": 2,
+    "max_rewinds": 3,
+}  # fmt: skip
 SOP = {"kind": "mlm_sop", "sop_weight": 0.5}
 SHARED = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
 
@@ -92,19 +97,12 @@ def write_inputs(
 def examples_manifest(vocab_size: int, *, shard_sequences: int) -> dict[str, Any]:
     """What an examples artifact says of itself, without its lengths."""
     return {
-        "seed": 7,
-        "random_next_prob": 0.5,
-        "vocab_size": vocab_size,
+        "seed": 7, "random_next_prob": 0.5, "vocab_size": vocab_size, "shard_sequences": shard_sequences, "lengths": {},
         "special_ids": {token: index for index, token in enumerate(SPECIAL_TOKENS)},
         "masking": {
-            "kind": "dynamic",
-            "mask_prob": 0.15,
-            "replace_with_mask_prob": 0.8,
-            "replace_with_random_prob": 0.1,
+            "kind": "dynamic", "mask_prob": 0.15, "replace_with_mask_prob": 0.8, "replace_with_random_prob": 0.1
         },
-        "shard_sequences": shard_sequences,
-        "lengths": {},
-    }
+    }  # fmt: skip
 
 
 def pretrain_job(folder: Path, run_folder: Path, **changes: Any) -> PretrainJob:
@@ -270,34 +268,14 @@ def _sections() -> dict[str, dict[str, Any]]:
         "optimizer": OPTIMIZERS["adamw"],
         "schedule": {"kind": "linear", "num_warmup_steps": 5},
         "pretrain": {
-            "seed": 0,
-            "phases": [{"steps": 30, "max_length": 16, "global_batch_size": 8}],
-            "max_steps": None,
-            "precision": "fp32",
-            "start_from": None,
-            "start_from_revision": None,
-            "initial_embeddings": None,
-            "validate_every_steps": 10,
-            "validation_sequences": 100,
-            "checkpoint_every_steps": 8,
-            "keep_checkpoints": 3,
+            "seed": 0, "phases": [{"steps": 30, "max_length": 16, "global_batch_size": 8}], "max_steps": None,
+            "precision": "fp32", "start_from": None, "start_from_revision": None, "initial_embeddings": None,
+            "validate_every_steps": 10, "validation_sequences": 100, "checkpoint_every_steps": 8,
+            "keep_checkpoints": 3, "linear_probe": None, "health": HEALTH,
             "mask_predictions": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
-            "linear_probe": None,
-            "health": {
-                "patience_steps": 1000,
-                "entropy_margin": 0.1,
-                "nsp_margin": 0.02,
-                "spike_factor": 1.3,
-                "rewind_on_spike": False,
-                "min_grad_norm": 1e-3,
-                "max_grad_norm": 100.0,
-                "max_data_wait_fraction": 0.1,
-                "max_skipped_steps": 2,
-                "max_rewinds": 3,
-            },
         },
         "runtime": tiny.runtime_section(),
-    }
+    }  # fmt: skip
 
 
 if __name__ == "__main__":
