@@ -159,6 +159,12 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         "opponent": strongest, "title": baselines[strongest]["title"], "encoder": comparisons[strongest],
         "sentence": f"On {name} the encoder is measured against {baselines[strongest]['title']}.",
     }  # fmt: skip
+    tables = [[["encoder", "dev"], [["mine", "0.420"], [HOSTILE, "0.430"]]], [["encoder", "minus"], [["a", "b"]]]]
+    encoders: dict[str, Any] = {"pairs": [], "sentence": "", "tables": []}
+    if full:
+        pair = {"first": "encoder", "second": "encoder_2", **comparisons["encoder_2"]}
+        said = "Of 2 encoders, the pretrained encoder is exported."
+        encoders = {"pairs": [pair], "sentence": said, "tables": tables}
     efficiency = [
         {"rows": rows, "arm": arm, "test_mean": start + rows / 20_000, "test_std": 0.01, "num_seeds": 3}
         for rows in (200, 1000, 4000)
@@ -171,7 +177,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         "arms": arms, "baselines": baselines, "comparisons": comparisons, "conclusion": conclusion,
         "comparisons_by_split": dict.fromkeys(test_splits(name), comparisons),
         "comparison": comparisons["random_weights"] if full else None,
-        "encoders": _encoders(comparisons["encoder_2"]) if full else {"pairs": [], "sentence": "", "tables": []},
+        "encoders": encoders,
         "label_efficiency": efficiency if full and name in ("library", "match") else [],
         "best": {"seed": 2, "dev": base, "test": base},
         **({"confusion_matrix": [[20, 3, 1], [2, 25, 0], [4, 4, 30]]} if name in ("library", "match") else {}),
@@ -180,15 +186,6 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         "data_hash": "0" * 64, "workers_matter": name == "search",
         "note": "Dev of the source is the test; tuned on a tenth of train." if name == "search" else "",
     }  # fmt: skip
-
-
-def _encoders(found: dict[str, Any]) -> dict[str, Any]:
-    """What is said of two encoders."""
-    return {
-        "pairs": [{"first": "encoder", "second": "encoder_2", **found}],
-        "sentence": "Of 2 encoders, the pretrained encoder is exported.",
-        "tables": [[["encoder", "dev"], [["mine", "0.420"], [HOSTILE, "0.430"]]], [["encoder", "minus"], [["a", "b"]]]],
-    }
 
 
 def comparison(difference: float, p_value: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import tiny
-from bertline.examples.store import ExampleBlock, split_folder
+from bertline.examples.store import split_folder
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.validation import validate
@@ -242,21 +242,13 @@ def assert_neither_rows_nor_ranks_change_a_sum(job: PretrainJob, *layouts: RowLa
 
 def _write_examples(folder: Path, count: int, length: int, shortest: int, *, num_segments: int) -> int:
     generator = np.random.default_rng(count + length)
-    lengths = generator.integers(shortest, length + 1, size=count)
     rows, firsts = [], []
-    for size in lengths:
+    for size in generator.integers(shortest, length + 1, size=count):
         body = (generator.integers(0, 50) + np.arange(size - 3) * 3) % (len(TOKENS) - 5) + 5
         cut = int(generator.integers(1, size - 3))
         rows.append([2, *body[:cut], 3, *body[cut:], 3] if num_segments == 2 else [2, *body, body[-1], 3])
         firsts.append(cut + 2 if num_segments == 2 else size)
-    block = ExampleBlock(
-        input_ids=np.concatenate(rows).astype(np.uint16),
-        lengths=lengths,
-        first_segment_lengths=np.array(firsts),
-        next_sentence_labels=generator.integers(0, 2, size=count),
-    )
-    write_shards(folder, block, 32)
-    return int(lengths.sum())
+    return write_shards(folder, rows, firsts, generator.integers(0, 2, size=count), 32)
 
 
 def _sections() -> dict[str, dict[str, Any]]:
