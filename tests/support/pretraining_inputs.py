@@ -235,9 +235,9 @@ def assert_neither_rows_nor_ranks_change_a_sum(job: PretrainJob, *layouts: RowLa
     for layout in layouts:
         alone = sums(layout, Ranks())
         shares = [sums(layout, Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
-        for name, value in expected.items():
-            torch.testing.assert_close(alone[name], value, rtol=1e-3, atol=1e-5, msg=name)
-            torch.testing.assert_close(shares[0][name] + shares[1][name], value, rtol=1e-3, atol=1e-5, msg=name)
+        together = {name: shares[0][name] + shares[1][name] for name in expected}
+        for found in (alone, together):
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
 def _write_examples(folder: Path, count: int, length: int, shortest: int, *, num_segments: int) -> int:
