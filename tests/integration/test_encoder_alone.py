@@ -15,20 +15,13 @@ import smoke
 from smoke import Run, succeeded
 
 TINY = (
-    "examples.lengths=auto",
-    "tokenizer.vocab_size=200",
-    "model.hidden_size=32",
-    "model.num_attention_heads=2",
-    "model.intermediate_size=64",
-    "schedule.num_warmup_steps=10",
+    "examples.lengths=auto", "tokenizer.vocab_size=200", "model.hidden_size=32", "model.num_attention_heads=2",
+    "model.intermediate_size=64", "schedule.num_warmup_steps=10", "runtime.compile=off",
     "pretrain.phases=[{steps: 60, max_length: 8, global_batch_size: 16},"
     "{steps: 20, max_length: 512, global_batch_size: 8}]",
-    "pretrain.validate_every_steps=40",
-    "pretrain.checkpoint_every_steps=40",
-    "pretrain.mask_predictions.every_steps=40",
-    "pretrain.linear_probe.every_steps=40",
-    "runtime.compile=off",
-)
+    "pretrain.validate_every_steps=40", "pretrain.checkpoint_every_steps=40",
+    "pretrain.mask_predictions.every_steps=40", "pretrain.linear_probe.every_steps=40",
+)  # fmt: skip
 PEOPLE = "The old gardener|My younger sister|A tired postman|The new teacher|Nobody in town|Our neighbour|The captain"
 DEEDS = "watered|remembered|painted|sold|looked for|had never seen|was afraid of|carried home|wrote about|laughed at"
 THINGS = "the apple trees|a broken clock|the blue gate|two letters from abroad|an empty house|the last train|his boat"

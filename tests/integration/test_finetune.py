@@ -17,16 +17,10 @@ from tiny import WORDS, write_encoder
 
 PYTHON = sys.executable
 QUICK = (
-    "sweep.num_seeds=2",
-    "sweep.fine_tuning.num_epochs=1",
-    "sweep.fine_tuning.learning_rate=1e-3",
-    "export.measure_latency=false",
-    "runtime.device=cpu",
-    "runtime.num_workers=0",
-    "runtime.num_threads=1",
-    "runtime.sweep_workers=1",
-    "tracking.system_metrics=false",
-)
+    "sweep.num_seeds=2", "sweep.fine_tuning.num_epochs=1", "sweep.fine_tuning.learning_rate=1e-3",
+    "export.measure_latency=false", "runtime.device=cpu", "runtime.num_workers=0", "runtime.num_threads=1",
+    "runtime.sweep_workers=1", "tracking.system_metrics=false",
+)  # fmt: skip
 
 
 def text(number: int) -> str:

@@ -32,20 +32,12 @@ def job_of(name, folder, **sweep):
     write_manifest(
         task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": list(labels), "counts": counts}
     )
-    tiny.write_encoder(
-        folder / "encoder",
-        heads=True,
-        words=finished_tasks.TOKENS,
-        initializer_range=0.1,
-        max_position_embeddings=finished_tasks.MAX_LENGTH,
-    )
+    sizes = {"initializer_range": 0.1, "max_position_embeddings": finished_tasks.MAX_LENGTH}
+    tiny.write_encoder(folder / "encoder", heads=True, words=finished_tasks.TOKENS, **sizes)
     fields = {
-        "num_trials": 1,
-        "num_seeds": 1,
-        "random_weights_baseline": "never",
+        "num_trials": 1, "num_seeds": 1, "random_weights_baseline": "never", "space": {},
         "fine_tuning": inputs.fine_tuning(num_epochs=1, batch_size=4, learning_rate=1e-3),
-        "space": {},
-    }
+    }  # fmt: skip
     return inputs.sweep_job(
         folder, folder / "run", task_name=name, task=config, sweep=inputs.sweep(**{**fields, **sweep})
     )

@@ -32,16 +32,10 @@ LABELS = ["numpy", "torch", "sympy"]
 WORDS = ["the", "kernel", "of", "a", "frame", "is", "in", "series", "model", "return", "value", "array", "given"]
 NUM_ROWS = 12
 KINDS = {
-    "library": "classification",
-    "match": "classification",
-    "topics": "classification",
-    "alike": "regression",
-    "names": "token_classification",
-    "answers": "question_answering",
-    "search": "retrieval",
-    "order": "reranking",
+    "library": "classification", "match": "classification", "topics": "classification", "alike": "regression",
+    "names": "token_classification", "answers": "question_answering", "search": "retrieval", "order": "reranking",
     "sums": "summarisation",
-}
+}  # fmt: skip
 """Task to kind. `match` has pairs, `topics` several labels per row and an extra test."""
 METRICS = {
     "classification": ("accuracy", "macro_f1"),
@@ -78,11 +72,9 @@ def write_task(folder: Path, name: str) -> None:
     if KINDS[name] == "retrieval":
         write_rows(folder, COLLECTION, Documents(["d1", "d2"], ["Wings", ""], ["A study of wings.", HOSTILE]))
     content = {
-        "task_kind": KINDS[name],
-        "labels": labels_of(name),
-        "metric": METRICS[KINDS[name]][0],
+        "task_kind": KINDS[name], "labels": labels_of(name), "metric": METRICS[KINDS[name]][0],
         "counts": dict.fromkeys(("train", "dev", *test_splits(name)), NUM_ROWS),
-    }
+    }  # fmt: skip
     write_manifest(folder, kind="task", format_version=2, content=content)
 
 
@@ -148,16 +140,13 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
             arms["combined"] = {**combined, "trials": [], "candidates": [], "settings": {"k": 20, "weight": 0.25}}
     baselines = {
         key: {
-            "title": title,
-            "dev": value + 0.01,
-            "test": value,
-            "test_interval": [value - 0.03, value + 0.03],
+            "title": title, "dev": value + 0.01, "test": value, "test_interval": [value - 0.03, value + 0.03],
             "intervals": {split: [value - 0.03, value + 0.03] for split in test_splits(name)},
             "scores": {split: dict.fromkeys(METRICS[kind], value) for split in ("dev", *test_splits(name))},
             "settings": {},
         }
         for key, (title, value) in _BASELINES[kind].items()
-    }
+    }  # fmt: skip
     against = {"random_weights": (0.14, 0.0001), "encoder_2": (-0.01, 0.4)} if full else {}
     against |= {"combined": (-0.05, 0.0001)} if "combined" in arms else {}
     against |= {key: (base - value, 0.0001) for key, (_, value) in _BASELINES[kind].items()}
@@ -166,127 +155,83 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         for key, (difference, p_value) in against.items()
     }
     strongest = max(baselines, key=lambda key: baselines[key]["dev"])
-    found = comparisons[strongest]
     conclusion = {
-        "opponent": strongest,
-        "title": baselines[strongest]["title"],
-        "encoder": found,
+        "opponent": strongest, "title": baselines[strongest]["title"], "encoder": comparisons[strongest],
         "sentence": f"On {name} the encoder is measured against {baselines[strongest]['title']}.",
-    }
+    }  # fmt: skip
+    tables = [[["encoder", "dev"], [["mine", "0.420"], [HOSTILE, "0.430"]]], [["encoder", "minus"], [["a", "b"]]]]
+    encoders: dict[str, Any] = {"pairs": [], "sentence": "", "tables": []}
+    if full:
+        pair = {"first": "encoder", "second": "encoder_2", **comparisons["encoder_2"]}
+        said = "Of 2 encoders, the pretrained encoder is exported."
+        encoders = {"pairs": [pair], "sentence": said, "tables": tables}
     efficiency = [
         {"rows": rows, "arm": arm, "test_mean": start + rows / 20_000, "test_std": 0.01, "num_seeds": 3}
         for rows in (200, 1000, 4000)
         for arm, start in (("encoder", base - 0.07), ("random_weights", base - 0.2), ("tfidf", base - 0.15))
     ]
     return {
-        "format_version": 4,
-        "task": name,
-        "task_kind": kind,
-        "metric": METRICS[kind][0],
-        "labels": labels_of(name),
-        "num_trials": 4,
-        "num_seeds": 5 if full else 1,
+        "format_version": 4, "task": name, "task_kind": kind, "metric": METRICS[kind][0], "labels": labels_of(name),
+        "num_trials": 4, "num_seeds": 5 if full else 1, "test_splits": test_splits(name), "start": "pipeline",
         "rows": {"train": 1000, "dev": 300, **dict.fromkeys(test_splits(name), 300)},
-        "test_splits": test_splits(name),
-        "start": "pipeline",
-        "arms": arms,
-        "baselines": baselines,
-        "comparisons": comparisons,
+        "arms": arms, "baselines": baselines, "comparisons": comparisons, "conclusion": conclusion,
         "comparisons_by_split": dict.fromkeys(test_splits(name), comparisons),
         "comparison": comparisons["random_weights"] if full else None,
-        "encoders": _encoders(comparisons["encoder_2"]) if full else {"pairs": [], "sentence": "", "tables": []},
-        "conclusion": conclusion,
+        "encoders": encoders,
         "label_efficiency": efficiency if full and name in ("library", "match") else [],
         "best": {"seed": 2, "dev": base, "test": base},
         **({"confusion_matrix": [[20, 3, 1], [2, 25, 0], [4, 4, 30]]} if name in ("library", "match") else {}),
         "details": _DETAILS.get(kind, {}) if name != "topics" else _TOPIC_DETAILS,
         "examples": {"confident_errors": [_ERRORS[kind]] if full else []},
-        "data_hash": "0" * 64,
-        "workers_matter": name == "search",
+        "data_hash": "0" * 64, "workers_matter": name == "search",
         "note": "Dev of the source is the test; tuned on a tenth of train." if name == "search" else "",
-    }
-
-
-def _encoders(found: dict[str, Any]) -> dict[str, Any]:
-    """What is said of two encoders."""
-    return {
-        "pairs": [{"first": "encoder", "second": "encoder_2", **found}],
-        "sentence": "Of 2 encoders, the pretrained encoder is exported.",
-        "tables": [[["encoder", "dev"], [["mine", "0.420"], [HOSTILE, "0.430"]]], [["encoder", "minus"], [["a", "b"]]]],
-    }
+    }  # fmt: skip
 
 
 def comparison(difference: float, p_value: float) -> dict[str, Any]:
     """What a comparison says where the noise is known."""
     verdict = "not shown" if p_value >= 0.05 else "better" if difference > 0 else "worse"
     return {
-        "difference": difference,
-        "interval": [difference - 0.04, difference + 0.04],
-        "p_value": p_value,
-        "standard_error": 0.02,
-        "degrees_of_freedom": 8.0,
-        "smallest_visible": 0.07,
-        "verdict": verdict,
-    }
+        "difference": difference, "interval": [difference - 0.04, difference + 0.04], "p_value": p_value,
+        "standard_error": 0.02, "degrees_of_freedom": 8.0, "smallest_visible": 0.07, "verdict": verdict,
+    }  # fmt: skip
 
 
 def _arm(name: str, title: str, start: str, mean: float, *, full: bool) -> dict[str, Any]:
     metrics, splits = METRICS[KINDS[name]], ("dev", *test_splits(name))
     seeds = [
         {
-            "seed": n,
-            "dev": mean + n / 200,
-            "test": mean + (n - 2) / 100,
+            "seed": n, "dev": mean + n / 200, "test": mean + (n - 2) / 100, "degenerate": False, "time_s": 12.0,
             "scores": {split: dict.fromkeys(metrics, mean + (n - 2) / 100) for split in splits},
-            "degenerate": False,
-            "time_s": 12.0,
         }
         for n in range(5 if full else 1)
-    ]
-    states = ("COMPLETE", "COMPLETE", "PRUNED", "FAIL")
+    ]  # fmt: skip
     trials = [
         {
-            "number": number,
-            "state": state,
+            "number": number, "state": state, "dev": None if state == "FAIL" else mean - number / 50, "time_s": 10.0,
             "params": {"learning_rate": 10.0 ** (-4 + number / 2), "num_epochs": 3, "batch_size": 16 << number % 2},
-            "dev": None if state == "FAIL" else mean - number / 50,
             "curve": [[0.5, mean - 0.1], [1.0, mean]],
-            "time_s": 10.0,
         }
-        for number, state in enumerate(states)
-    ]
+        for number, state in enumerate(("COMPLETE", "COMPLETE", "PRUNED", "FAIL"))
+    ]  # fmt: skip
     best = {"learning_rate": 3e-4, "batch_size": 16}
     candidates = [
         {
-            "params": params,
-            "dev_mean": mean - place / 50,
-            "dev_std": 0.01 if full else None,
-            "dev": [mean - place / 50] * len(seeds),
-            "num_diverged": 0,
+            "params": params, "dev_mean": mean - place / 50, "dev_std": 0.01 if full else None,
+            "dev": [mean - place / 50] * len(seeds), "num_diverged": 0,
         }
         for place, params in enumerate((best, {"learning_rate": 1e-4, "batch_size": 32}))
-    ]
+    ]  # fmt: skip
     std = 0.0158 if full else None
     return {
-        "title": title,
-        "start": start,
-        "trials": trials,
-        "best_params": best,
-        "candidates": candidates if full else candidates[:1],
-        "seeds": seeds,
-        "dev_mean": mean,
-        "dev_std": std,
-        "test_mean": mean,
-        "test_std": std,
-        "test_interval": [mean - 0.05, mean + 0.05],
+        "title": title, "start": start, "trials": trials, "best_params": best, "seeds": seeds,
+        "candidates": candidates if full else candidates[:1], "dev_mean": mean, "dev_std": std, "test_mean": mean,
+        "test_std": std, "test_interval": [mean - 0.05, mean + 0.05],
         "intervals": {split: [mean - 0.05, mean + 0.05] for split in test_splits(name)},
         "scores": {split: {metric: {"mean": mean, "std": std} for metric in metrics} for split in splits},
-        "num_degenerate": 0,
-        "num_diverged": 0,
-        "cut_rows": dict.fromkeys(("train", *splits), 0),
-        "num_parameters": 33_000,
-        "ms_per_row": 0.4,
-    }
+        "num_degenerate": 0, "num_diverged": 0, "cut_rows": dict.fromkeys(("train", *splits), 0),
+        "num_parameters": 33_000, "ms_per_row": 0.4,
+    }  # fmt: skip
 
 
 _TOPIC_DETAILS = {"by_label": {label: {"f1": 0.4, "precision": 0.5, "recall": 0.3, "support": 9} for label in LABELS}}
@@ -304,49 +249,26 @@ _DETAILS: dict[str, dict[str, Any]] = {
 _LONG = "Some sentences before. " * 30
 _ERRORS: dict[str, dict[str, Any]] = {
     "classification": {
-        "id": "a.tsv:3",
-        "text": f"The kernel {HOSTILE}",
-        "text_pair": None,
-        "gold": "numpy",
-        "predicted": "torch",
+        "id": "a.tsv:3", "text": f"The kernel {HOSTILE}", "text_pair": None, "gold": "numpy", "predicted": "torch",
         "score": 0.97,
     },
     "regression": {
-        "id": "1",
-        "text": "A man runs.",
-        "text_pair": "A man sits.",
-        "gold_number": 1.0,
-        "predicted_number": 4.25,
-        "gold": "1.000",
-        "predicted": "4.250",
-        "score": 0.65,
+        "id": "1", "text": "A man runs.", "text_pair": "A man sits.", "gold_number": 1.0, "predicted_number": 4.25,
+        "gold": "1.000", "predicted": "4.250", "score": 0.65,
     },
     "token_classification": {
-        "id": "1",
-        "text": f"Ada Lovelace met {HOSTILE.split()[0]} in London today",
-        "words": ["Ada", "Lovelace"],
-        "gold": "B-person I-person O O O B-place O",
-        "predicted": "B-person O O O O B-person O",
-        "score": 0.9,
+        "id": "1", "text": f"Ada Lovelace met {HOSTILE.split()[0]} in London today", "words": ["Ada", "Lovelace"],
+        "gold": "B-person I-person O O O B-place O", "predicted": "B-person O O O O B-person O", "score": 0.9,
     },
     "question_answering": {
-        "id": "q1",
-        "title": "Rivers",
-        "question": "Where does the river end?",
+        "id": "q1", "title": "Rivers", "question": "Where does the river end?",
         "context": f"{_LONG}The river begins in the hills and ends in the northern sea. {HOSTILE} {_LONG}",
-        "gold": "the northern sea",
-        "predicted": "the hills",
-        "score": 0.93,
+        "gold": "the northern sea", "predicted": "the hills", "score": 0.93,
     },
     "retrieval": {
-        "id": "7",
-        "query": "wings at high speed",
-        "gold": "d1, d7",
-        "predicted": "d2, d3",
-        "first_document": HOSTILE,
-        "right_document": "Waves on wings.",
-        "score": 0.8,
+        "id": "7", "query": "wings at high speed", "gold": "d1, d7", "predicted": "d2, d3", "first_document": HOSTILE,
+        "right_document": "Waves on wings.", "score": 0.8,
     },
     "reranking": {"id": "7", "query": "who wrote it", "gold": "Ada did.", "predicted": "It was written.", "score": 0.9},
     "summarisation": {"id": "7", "gold": "It rained all day.", "predicted": f"It was {HOSTILE}.", "score": 0.4},
-}
+}  # fmt: skip

@@ -75,13 +75,9 @@ def finish(name: str, folder: Path, encoder: Path | None = None) -> Finished:
     spread = 0.12 if name == "linear" else 0.4
     seed = 12 if name == "windows" else 11
     encoder = encoder or tiny.write_encoder(
-        folder / "encoder",
-        heads=True,
-        words=TOKENS,
-        initializer_range=spread,
-        max_position_embeddings=MAX_LENGTH,
+        folder / "encoder", heads=True, words=TOKENS, initializer_range=spread, max_position_embeddings=MAX_LENGTH,
         seed=seed,
-    )
+    )  # fmt: skip
     kind = task_kind(config, labels)
     model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=5, attention="plain"))
     if isinstance(model, BertForTokenClassificationWithCrf):

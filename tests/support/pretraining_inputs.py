@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import tiny
-from bertline.examples.store import ExampleBlock, split_folder
+from bertline.examples.store import split_folder
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.validation import validate
@@ -52,6 +52,11 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "lamb": {**ADAM, "kind": "lamb"},
     "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
 }
+HEALTH: dict[str, Any] = {
+    "patience_steps": 1000, "entropy_margin": 0.1, "nsp_margin": 0.02, "spike_factor": 1.3, "rewind_on_spike": False,
+    "min_grad_norm": 1e-3, "max_grad_norm": 100.0, "max_data_wait_fraction": 0.1, "max_skipped_steps": 2,
+    "max_rewinds": 3,
+}  # fmt: skip
 SOP = {"kind": "mlm_sop", "sop_weight": 0.5}
 SHARED = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
 
@@ -92,19 +97,12 @@ def write_inputs(
 def examples_manifest(vocab_size: int, *, shard_sequences: int) -> dict[str, Any]:
     """What an examples artifact says of itself, without its lengths."""
     return {
-        "seed": 7,
-        "random_next_prob": 0.5,
-        "vocab_size": vocab_size,
+        "seed": 7, "random_next_prob": 0.5, "vocab_size": vocab_size, "shard_sequences": shard_sequences, "lengths": {},
         "special_ids": {token: index for index, token in enumerate(SPECIAL_TOKENS)},
         "masking": {
-            "kind": "dynamic",
-            "mask_prob": 0.15,
-            "replace_with_mask_prob": 0.8,
-            "replace_with_random_prob": 0.1,
+            "kind": "dynamic", "mask_prob": 0.15, "replace_with_mask_prob": 0.8, "replace_with_random_prob": 0.1
         },
-        "shard_sequences": shard_sequences,
-        "lengths": {},
-    }
+    }  # fmt: skip
 
 
 def pretrain_job(folder: Path, run_folder: Path, **changes: Any) -> PretrainJob:
@@ -237,28 +235,20 @@ def assert_neither_rows_nor_ranks_change_a_sum(job: PretrainJob, *layouts: RowLa
     for layout in layouts:
         alone = sums(layout, Ranks())
         shares = [sums(layout, Ranks(rank=rank, world_size=2, local_rank=rank)) for rank in (0, 1)]
-        for name, value in expected.items():
-            torch.testing.assert_close(alone[name], value, rtol=1e-3, atol=1e-5, msg=name)
-            torch.testing.assert_close(shares[0][name] + shares[1][name], value, rtol=1e-3, atol=1e-5, msg=name)
+        together = {name: shares[0][name] + shares[1][name] for name in expected}
+        for found in (alone, together):
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
 def _write_examples(folder: Path, count: int, length: int, shortest: int, *, num_segments: int) -> int:
     generator = np.random.default_rng(count + length)
-    lengths = generator.integers(shortest, length + 1, size=count)
     rows, firsts = [], []
-    for size in lengths:
+    for size in generator.integers(shortest, length + 1, size=count):
         body = (generator.integers(0, 50) + np.arange(size - 3) * 3) % (len(TOKENS) - 5) + 5
         cut = int(generator.integers(1, size - 3))
         rows.append([2, *body[:cut], 3, *body[cut:], 3] if num_segments == 2 else [2, *body, body[-1], 3])
         firsts.append(cut + 2 if num_segments == 2 else size)
-    block = ExampleBlock(
-        input_ids=np.concatenate(rows).astype(np.uint16),
-        lengths=lengths,
-        first_segment_lengths=np.array(firsts),
-        next_sentence_labels=generator.integers(0, 2, size=count),
-    )
-    write_shards(folder, block, 32)
-    return int(lengths.sum())
+    return write_shards(folder, rows, firsts, generator.integers(0, 2, size=count), 32)
 
 
 def _sections() -> dict[str, dict[str, Any]]:
@@ -270,34 +260,14 @@ def _sections() -> dict[str, dict[str, Any]]:
         "optimizer": OPTIMIZERS["adamw"],
         "schedule": {"kind": "linear", "num_warmup_steps": 5},
         "pretrain": {
-            "seed": 0,
-            "phases": [{"steps": 30, "max_length": 16, "global_batch_size": 8}],
-            "max_steps": None,
-            "precision": "fp32",
-            "start_from": None,
-            "start_from_revision": None,
-            "initial_embeddings": None,
-            "validate_every_steps": 10,
-            "validation_sequences": 100,
-            "checkpoint_every_steps": 8,
-            "keep_checkpoints": 3,
+            "seed": 0, "phases": [{"steps": 30, "max_length": 16, "global_batch_size": 8}], "max_steps": None,
+            "precision": "fp32", "start_from": None, "start_from_revision": None, "initial_embeddings": None,
+            "validate_every_steps": 10, "validation_sequences": 100, "checkpoint_every_steps": 8,
+            "keep_checkpoints": 3, "linear_probe": None, "health": HEALTH,
             "mask_predictions": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
-            "linear_probe": None,
-            "health": {
-                "patience_steps": 1000,
-                "entropy_margin": 0.1,
-                "nsp_margin": 0.02,
-                "spike_factor": 1.3,
-                "rewind_on_spike": False,
-                "min_grad_norm": 1e-3,
-                "max_grad_norm": 100.0,
-                "max_data_wait_fraction": 0.1,
-                "max_skipped_steps": 2,
-                "max_rewinds": 3,
-            },
         },
         "runtime": tiny.runtime_section(),
-    }
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

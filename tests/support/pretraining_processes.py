@@ -211,13 +211,6 @@ def slow_steps(seconds: float) -> None:
 
 
 @in_process
-def slow_steps_in_a_group(seconds: float) -> None:
-    """Let every step take so much longer, and the process and those that it starts be a process group."""
-    os.setpgid(0, 0)
-    _before_clipping(lambda module: time.sleep(seconds))
-
-
-@in_process
 def fail_at_step(step: int, *, rank: int) -> None:
     """Let this rank fail as it makes the batch of a step."""
     make = StepDataset.__getitem__

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bertline.examples.store import ExampleBlock, split_folder
+from bertline.examples.store import split_folder
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -48,13 +48,7 @@ def write_examples(folder: Path, splits: dict[str, list[tuple[list[int], list[in
     manifest["lengths"][str(LENGTH)] = {"unigram_entropy": 3.0}
     for split, pairs in splits.items():
         rows = [[2, *a, 3, *b, 3] for a, b in pairs]
-        block = ExampleBlock(
-            input_ids=np.concatenate(rows).astype(np.uint16),
-            lengths=np.array([len(row) for row in rows]),
-            first_segment_lengths=np.array([len(a) + 2 for a, _ in pairs]),
-            next_sentence_labels=np.arange(len(rows)) % 2,
-        )
-        write_shards(split_folder(folder, split, LENGTH), block, 64)
-        counts = {"examples": len(rows), "tokens": sum(map(len, rows))}
-        manifest["lengths"][str(LENGTH)][split] = counts
+        firsts, labels = [len(a) + 2 for a, _ in pairs], np.arange(len(rows)) % 2
+        tokens = write_shards(split_folder(folder, split, LENGTH), rows, firsts, labels, 64)
+        manifest["lengths"][str(LENGTH)][split] = {"examples": len(rows), "tokens": tokens}
     write_manifest(folder, kind="examples", format_version=1, content=manifest)

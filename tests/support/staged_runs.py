@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from bertline.corpus.build import build_corpus
@@ -13,6 +13,7 @@ from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.foundation.engine import Engine
+from bertline.foundation.files import read_json
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from no_packages import NO_PACKAGES
@@ -27,6 +28,18 @@ EXAMPLES = ExamplesConfig(
     seed=0, lengths=(32, 64), random_next_prob=0.5, short_sequence_prob=0.1, shard_sequences=100,
     masking=DynamicMaskingConfig(kind="dynamic", **MASKING),
 )  # fmt: skip
+
+
+class Built(NamedTuple):
+    """An artifact of a stage, and the figures of the stage."""
+
+    folder: Path
+    headline: dict[str, float | int]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the artifact says of itself."""
+        return read_json(self.folder / "manifest.json")
 
 
 def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:

@@ -17,8 +17,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.objectives.base import Mlm, Objective
-from bertline.pretraining.objectives.contrastive import Contrastive
-from bertline.pretraining.objectives.sentence_pairs import MlmNsp, MlmNspShared, MlmSop
+from bertline.pretraining.objectives.sentence_pairs import MlmNsp
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import LocalLauncherConfig, RuntimeConfig
 from bertline.training.devices import Machine, Ranks
@@ -32,27 +31,9 @@ def mlm_nsp(nsp_weight: float = 1.0) -> Objective:
     return MlmNsp(kind="mlm_nsp", nsp_weight=nsp_weight)
 
 
-def mlm_nsp_shared(nsp_weight: float = 1.0, shared_weight: float = 0.1) -> Objective:
-    """That of the paper, and tokens of both segments."""
-    return MlmNspShared(kind="mlm_nsp_shared", nsp_weight=nsp_weight, shared_weight=shared_weight)
-
-
-def mlm_sop(sop_weight: float = 1.0) -> Objective:
-    """That of ALBERT."""
-    return MlmSop(kind="mlm_sop", sop_weight=sop_weight)
-
-
 def mlm() -> Objective:
     """Masked tokens alone."""
     return Mlm(kind="mlm")
-
-
-def contrastive(**changes: Any) -> Contrastive:
-    """Two segments of a document against three other pairs, and masked tokens."""
-    fields: dict[str, Any] = {
-        "group_size": 4, "neighbours": 1, "temperature": 0.05, "pooling": "mean", "mlm_weight": 0.1,
-    }  # fmt: skip
-    return Contrastive(kind="contrastive", **{**fields, **changes})
 
 
 def model_config(**changes: Any) -> ModelConfig:

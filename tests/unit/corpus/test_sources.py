@@ -17,15 +17,10 @@ from corpora import build, drops_of, manifest_of
 
 Make = Callable[..., SourcesCorpusConfig]
 SETTINGS: dict[str, Any] = {
-    "kind": "sources",
-    "language_exponent": None,
-    "sampling_seed": 0,
-    "validation_fraction": 0.2,
-    "split_seed": 0,
-    "deduplicate": "document",
-    "min_document_characters": 1,
+    "kind": "sources", "language_exponent": None, "sampling_seed": 0, "validation_fraction": 0.2, "split_seed": 0,
+    "deduplicate": "document", "min_document_characters": 1,
     "sentences": {"kind": "learned", "headings": "stay", "abbreviations": []},
-}
+}  # fmt: skip
 
 
 def text_source(path: Path, **changes: Any) -> dict[str, Any]:

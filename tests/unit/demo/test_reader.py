@@ -14,7 +14,7 @@ from corpora import manifest_of
 from engines import local
 
 
-def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
+def test_the_documentation_corpus_is_the_same_with_workers_and_no_group_or_paragraph_is_on_both_sides(
     docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
 ) -> None:
     build_corpus(docs_corpus_config, pretend_package, tmp_path / "one", **local(tmp_path / "one"))
@@ -27,14 +27,8 @@ def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
     assert manifest["packages"] == {"pretend": "1.2.3"}
     assert manifest["dropped"]["documents/test_module"] == 1
 
-
-def test_no_validation_paragraph_stands_in_train(
-    docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
-) -> None:
-    build_corpus(docs_corpus_config, pretend_package, tmp_path / "out", **local(tmp_path / "out"))
-
     texts = {
-        split: " | ".join(" ".join(document.sentences) for document in read_documents(tmp_path / "out", split)).lower()
+        split: " | ".join(" ".join(document.sentences) for document in read_documents(tmp_path / "one", split)).lower()
         for split in ("train", "validation")
     }
     paragraphs = {

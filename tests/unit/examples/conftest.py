@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -40,15 +38,8 @@ def documents_of(split: str, count: int) -> list[Document]:
     ]
 
 
-class Built(NamedTuple):
+class Built(staged_runs.Built):
     """An examples artifact and the figures of its stage."""
-
-    folder: Path
-    headline: dict[str, float | int]
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        return json.loads((self.folder / "manifest.json").read_text())
 
     def store(self, length: int, split: str = "train") -> ExampleStore:
         return ExampleStore.open(self.folder, split, length)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bertline.examples.store import ExampleBlock, ExampleStore, split_folder
+from bertline.examples.store import ExampleStore, split_folder
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
 from example_shards import write_shards
@@ -16,16 +15,13 @@ LENGTHS = [5, 9, 7, 16, 6, 8, 5, 11, 16, 7]
 
 
 def write_store(folder: Path, shard_sequences: int) -> ExampleStore:
-    lengths = np.array(LENGTHS)
-    ids = np.repeat(np.arange(10, 10 + len(LENGTHS), dtype=np.uint16), lengths)
-    block = ExampleBlock(ids, lengths, np.full(len(LENGTHS), 3), np.arange(len(LENGTHS)) % 2)
-    write_shards(split_folder(folder, "train", 16), block, shard_sequences)
+    rows = [[10 + number] * length for number, length in enumerate(LENGTHS)]
+    labels = [number % 2 for number in range(len(LENGTHS))]
+    tokens = write_shards(split_folder(folder, "train", 16), rows, [3] * len(LENGTHS), labels, shard_sequences)
     manifest = {
-        "lengths": {"16": {"train": {"examples": len(LENGTHS), "tokens": sum(LENGTHS)}}},
-        "shard_sequences": shard_sequences,
-        "special_ids": {"[PAD]": 0, "[CLS]": 2, "[SEP]": 3},
-        "random_next_prob": 0.5,
-    }
+        "lengths": {"16": {"train": {"examples": len(LENGTHS), "tokens": tokens}}}, "random_next_prob": 0.5,
+        "shard_sequences": shard_sequences, "special_ids": {"[PAD]": 0, "[CLS]": 2, "[SEP]": 3},
+    }  # fmt: skip
     write_manifest(folder, kind="examples", format_version=1, content=manifest)
     return ExampleStore.open(folder, "train", 16)
 

@@ -14,14 +14,9 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 # So short that some rows of each kind are cut and some are not.
 MAX_LENGTHS = {
-    "classification": 24,
-    "marked": 24,
-    "multi_label": 14,
-    "reranking": 17,
-    "summarisation": 14,
-    "sentence_labelling": 14,
-    "windows": 12,
-}
+    "classification": 24, "marked": 24, "multi_label": 14, "reranking": 17, "summarisation": 14,
+    "sentence_labelling": 14, "windows": 12,
+}  # fmt: skip
 MAX_LENGTH = 10
 
 

@@ -49,30 +49,28 @@ def model_of(kind, encoder):
     return kind.new_model(encoder, HeadSettings(dropout_prob=0.0, seed=0, attention="plain"))
 
 
-class TestLearning:
-    @pytest.mark.parametrize("hard_negatives", ["none", "bm25", "encoder"])
-    def test_it_learns_what_no_shared_word_tells(self, encoder, job_of, hard_negatives):
-        words, documents = collection()
-        kind = kind_of(documents, hard_negatives=hard_negatives, num_hard_negatives=2)
-        train, dev = (rows(words, range(60), seed) for seed in (1, 2))
-        before, after = (
-            fine_tune(job_of(kind, encoder, train, dev, dropout_prob=0.0, num_epochs=number, learning_rate=1e-2))
-            for number in (0, 12)
-        )
-        assert before.dev_scores["ndcg@10"] < 0.3
-        assert after.dev_scores["ndcg@10"] > 0.6
+@pytest.mark.parametrize("hard_negatives", ["none", "bm25", "encoder"])
+def test_it_learns_what_no_shared_word_tells(encoder, job_of, hard_negatives):
+    words, documents = collection()
+    kind = kind_of(documents, hard_negatives=hard_negatives, num_hard_negatives=2)
+    train, dev = (rows(words, range(60), seed) for seed in (1, 2))
+    before, after = (
+        fine_tune(job_of(kind, encoder, train, dev, dropout_prob=0.0, num_epochs=number, learning_rate=1e-2))
+        for number in (0, 12)
+    )
+    assert before.dev_scores["ndcg@10"] < 0.3
+    assert after.dev_scores["ndcg@10"] > 0.6
 
 
-class TestHardNegatives:
-    @pytest.mark.parametrize("hard_negatives", ["bm25", "encoder"])
-    def test_no_relevant_document_is_one(self, encoder, tokenizer, hard_negatives):
-        documents = Documents(["a", "b", "c", "d"], [""] * 4, ["word1 word2", "word1", "word1 word3", "word9"])
-        kind = kind_of(documents, hard_negatives=hard_negatives, num_hard_negatives=2)
-        # `c` is judged and not relevant; `none` is judged relevant and not there (an empty document).
-        train = QueryRows(["q"], ["word1"], [["a", "b", "c", "none"]], [[1, 2, 0, 1]])
-        prepared = kind.prepared(model_of(kind, encoder), kind.encode(train, tokenizer), train, tiny.machine())
-        expected = {2} if hard_negatives == "bm25" else {2, 3}
-        assert set(prepared.hard_negatives[0].tolist()) == expected
+@pytest.mark.parametrize("hard_negatives", ["bm25", "encoder"])
+def test_no_relevant_document_is_a_hard_negative(encoder, tokenizer, hard_negatives):
+    documents = Documents(["a", "b", "c", "d"], [""] * 4, ["word1 word2", "word1", "word1 word3", "word9"])
+    kind = kind_of(documents, hard_negatives=hard_negatives, num_hard_negatives=2)
+    # `c` is judged and not relevant; `none` is judged relevant and not there (an empty document).
+    train = QueryRows(["q"], ["word1"], [["a", "b", "c", "none"]], [[1, 2, 0, 1]])
+    prepared = kind.prepared(model_of(kind, encoder), kind.encode(train, tokenizer), train, tiny.machine())
+    expected = {2} if hard_negatives == "bm25" else {2, 3}
+    assert set(prepared.hard_negatives[0].tolist()) == expected
 
 
 def search(relevant, hard_negatives, num_documents=10):

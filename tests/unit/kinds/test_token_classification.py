@@ -167,21 +167,20 @@ def test_scores_table_and_details_say_the_same():
     assert tagging.is_degenerate(some, nothing, {})
 
 
-class TestWordLogits:
-    def test_the_mean_is_that_of_all_tokens_of_a_word(self, tmp_path):
-        encoder = tiny.write_encoder(tmp_path, words=("go", "##es", "##ing", "x"))
-        tagging, tokenizer = kind(word_logits="mean"), Tokenizer.load(tmp_path)
-        some = TaggedRows(["a"], ["a"], [["goes", "x", "going", "goesing"]], [["O"] * 4])
-        encoded, model = tagging.encode(some, tokenizer), with_opinions(new_model(tagging, encoder))
-        batch = encoded.sequences.batch(np.array([0]))
-        raw = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[0]
-        expected = [raw[1:3].mean(0), raw[3], raw[4:6].mean(0), raw[6:9].mean(0)]
-        found = tagging.predict(model, encoded, tiny.machine()).word_log_probabilities[0]
-        expected = torch.stack(expected).log_softmax(-1).detach().numpy()
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-        assert raw.shape[0] == 10
-        first = kind().predict(model, kind().encode(some, tokenizer), tiny.machine()).word_log_probabilities[0]
-        assert not np.allclose(found[0], first[0])
+def test_the_mean_is_that_of_all_tokens_of_a_word(tmp_path):
+    encoder = tiny.write_encoder(tmp_path, words=("go", "##es", "##ing", "x"))
+    tagging, tokenizer = kind(word_logits="mean"), Tokenizer.load(tmp_path)
+    some = TaggedRows(["a"], ["a"], [["goes", "x", "going", "goesing"]], [["O"] * 4])
+    encoded, model = tagging.encode(some, tokenizer), with_opinions(new_model(tagging, encoder))
+    batch = encoded.sequences.batch(np.array([0]))
+    raw = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[0]
+    expected = [raw[1:3].mean(0), raw[3], raw[4:6].mean(0), raw[6:9].mean(0)]
+    found = tagging.predict(model, encoded, tiny.machine()).word_log_probabilities[0]
+    expected = torch.stack(expected).log_softmax(-1).detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert raw.shape[0] == 10
+    first = kind().predict(model, kind().encode(some, tokenizer), tiny.machine()).word_log_probabilities[0]
+    assert not np.allclose(found[0], first[0])
 
 
 def rows_of_case(num_rows, *, seed):
@@ -193,13 +192,12 @@ def rows_of_case(num_rows, *, seed):
     return TaggedRows(names, names, words, [["B-PER" if word[0] == "W" else "O" for word in row] for row in words])
 
 
-class TestWordCase:
-    @pytest.mark.parametrize(("word_case", "low", "high"), [("marked", 0.95, 1.0), ("plain", 0.0, 0.6)])
-    def test_marks_show_what_a_lower_casing_tokenizer_drops(self, encoder, job_of, word_case, low, high):
-        tagging = kind(word_case=word_case)
-        train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
-        job = job_of(tagging, encoder, train, dev, num_epochs=4)
-        assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
+@pytest.mark.parametrize(("word_case", "low", "high"), [("marked", 0.95, 1.0), ("plain", 0.0, 0.6)])
+def test_marks_show_what_a_lower_casing_tokenizer_drops(encoder, job_of, word_case, low, high):
+    tagging = kind(word_case=word_case)
+    train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
+    job = job_of(tagging, encoder, train, dev, num_epochs=4)
+    assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
 
 
 class TestOutsideMargin:
@@ -236,18 +234,17 @@ class TestOutsideMargin:
             kind(head="crf", outside_margin="dev")
 
 
-class TestMostFrequentTag:
-    def test_words_have_their_most_frequent_tag_and_unknown_ones_none(self):
-        tagging = kind()
-        train = TaggedRows(
-            ["a"], ["a"], [["Ada", "Ada", "Ada", "ada", "in", "Rome"]], [["B-PER", "B-PER", "O", "O", "O", "B-LOC"]]
-        )
-        test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
-        given = BaselineInputs(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
-        baseline = given.kind.baselines(given)[0]
-        assert baseline.name == "most_frequent_tag"
-        assert set(baseline.predictions) == {"dev", "test", "test_more"}
-        assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
+def test_words_have_their_most_frequent_tag_and_unknown_ones_none():
+    tagging = kind()
+    train = TaggedRows(
+        ["a"], ["a"], [["Ada", "Ada", "Ada", "ada", "in", "Rome"]], [["B-PER", "B-PER", "O", "O", "O", "B-LOC"]]
+    )
+    test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
+    given = BaselineInputs(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
+    baseline = given.kind.baselines(given)[0]
+    assert baseline.name == "most_frequent_tag"
+    assert set(baseline.predictions) == {"dev", "test", "test_more"}
+    assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
 
 
 class TestLinearTaggers:

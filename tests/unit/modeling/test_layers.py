@@ -85,8 +85,7 @@ def test_pretraining_gives_what_the_whole_last_layer_gives(kind, dropout, make_b
     monkeypatch.setattr(EncoderLayer, "forward_packed_at", everywhere_packed)
     expected = results(losses, batch)
     tolerance = TOLERANCE[dtype]
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, atol=tolerance, rtol=tolerance, msg=name)
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
     assert all(value.abs().max() > 0 for name, value in expected.items() if "correct" not in name)
 
 
@@ -110,8 +109,7 @@ def test_pairs_of_segments_train_a_model_of_a_single_token_type(make_batch):
     two.load_state_dict(state | {name: state[name].repeat(2, 1)})
     found, expected = results(one, make_batch()), results(two, make_batch())
     expected[name] = expected[name].sum(0, keepdim=True)
-    for key, values in expected.items():
-        torch.testing.assert_close(found[key], values, msg=key)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])

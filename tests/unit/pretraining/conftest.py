@@ -21,11 +21,7 @@ def inputs(pretraining, tmp_path_factory):
 @pytest.fixture
 def make_job(pretraining, inputs, tmp_path):
     """A maker of jobs on `inputs`; `run` names the run folder, the rest is `section__key=value`."""
-
-    def make(run: str = "run", **changes):
-        return pretraining.pretrain_job(inputs, tmp_path / run, **changes)
-
-    return make
+    return lambda run="run", **changes: pretraining.pretrain_job(inputs, tmp_path / run, **changes)
 
 
 @pytest.fixture(scope="session")
@@ -47,11 +43,8 @@ def sentences(pretraining, tmp_path_factory):
 @pytest.fixture
 def make_mlm(pretraining, sentences, tmp_path):
     """A maker of jobs with the objective mlm."""
-
-    def make(run: str = "run", **changes):
-        return pretraining.pretrain_job(sentences, tmp_path / run, **{"objective": {"kind": "mlm"}, **changes})
-
-    return make
+    own = {"objective": {"kind": "mlm"}}
+    return lambda run="run", **changes: pretraining.pretrain_job(sentences, tmp_path / run, **{**own, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -65,26 +58,17 @@ def pairs(pretraining, tmp_path_factory):
 @pytest.fixture
 def make_contrastive(pretraining, pairs, tmp_path):
     """A maker of jobs with the objective contrastive."""
-
     phases = [{"steps": 30, "max_length": 24, "global_batch_size": 8}]
-
-    def make(run: str = "run", **changes):
-        settings = {"objective": pretraining.CONTRASTIVE, "pretrain__phases": phases, **changes}
-        return pretraining.pretrain_job(pairs, tmp_path / run, **settings)
-
-    return make
+    own = {"objective": pretraining.CONTRASTIVE, "pretrain__phases": phases}
+    return lambda run="run", **changes: pretraining.pretrain_job(pairs, tmp_path / run, **{**own, **changes})
 
 
 @pytest.fixture
 def make_shared(make_job):
     """A maker of jobs with the objective mlm_nsp_shared."""
-
     phases = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
-
-    def make(run: str = "run", **changes):
-        return make_job(run, **{"objective": pretraining_inputs.SHARED, "pretrain__phases": phases, **changes})
-
-    return make
+    own = {"objective": pretraining_inputs.SHARED, "pretrain__phases": phases}
+    return lambda run="run", **changes: make_job(run, **{**own, **changes})
 
 
 @pytest.fixture

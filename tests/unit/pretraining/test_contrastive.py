@@ -14,6 +14,7 @@ from bertline.modeling.huggingface import architecture_of, load_encoder, save_mo
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
@@ -113,7 +114,7 @@ def test_pairs_with_random_segments_are_refused(pretraining, inputs, tmp_path):
 
 
 def test_a_step_without_whole_groups_on_each_rank_is_refused():
-    objective = tiny.contrastive(group_size=4)
+    objective = objective_from(pretraining_inputs.CONTRASTIVE)
     examples = {"random_next_prob": 0.0}
     assert not list(objective.problems(examples, [8, 16], model=tiny.model_config(), num_ranks=2))
     (problem,) = objective.problems(examples, [8, 12], model=tiny.model_config(), num_ranks=2)

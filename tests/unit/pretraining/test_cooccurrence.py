@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bertline.examples.store import ExampleBlock, ExampleStore, split_folder, token_counts
+from bertline.examples.store import ExampleStore, split_folder, token_counts
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
@@ -28,15 +28,10 @@ def store_of(pretraining, tmp_path_factory):
 
     def make(sequences, vocab_size=40, shard_sequences=1000):
         folder = tmp_path_factory.mktemp("examples")
-        block = ExampleBlock(
-            input_ids=np.concatenate(sequences).astype(np.uint16),
-            lengths=np.array([len(sequence) for sequence in sequences]),
-            first_segment_lengths=np.array([len(sequence) for sequence in sequences]),
-            next_sentence_labels=np.zeros(len(sequences), dtype=np.int64),
-        )
-        write_shards(split_folder(folder, "train", 64), block, shard_sequences)
+        lengths, labels = [len(sequence) for sequence in sequences], [0] * len(sequences)
+        tokens = write_shards(split_folder(folder, "train", 64), sequences, lengths, labels, shard_sequences)
         manifest = pretraining.examples_manifest(vocab_size, shard_sequences=shard_sequences)
-        manifest["lengths"]["64"] = {"train": {"examples": len(sequences), "tokens": int(block.lengths.sum())}}
+        manifest["lengths"]["64"] = {"train": {"examples": len(sequences), "tokens": tokens}}
         write_manifest(folder, kind="examples", format_version=1, content=manifest)
         return ExampleStore.open(folder, "train", 64)
 

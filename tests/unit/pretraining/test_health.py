@@ -13,6 +13,7 @@ import tiny
 from bertline.pretraining.config import HealthConfig, PhaseConfig
 from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor
 from bertline.pretraining.plan import Plan
+from pretraining_inputs import HEALTH
 
 CONF = Path(__file__).parents[3] / "conf"
 # Every fifth row of a real run of an earlier docs_tiny: 200 steps of warm-up, 600 at length 16, then 6,400 at 64.
@@ -22,18 +23,7 @@ PHASES = [
     PhaseConfig(steps=9000, max_length=64, global_batch_size=8),
 ]
 ENTROPIES = {"16": {"unigram_entropy": 6.587}, "64": {"unigram_entropy": 6.498}}
-SMALL = HealthConfig(
-    patience_steps=100,
-    entropy_margin=0.1,
-    nsp_margin=0.02,
-    spike_factor=1.3,
-    rewind_on_spike=False,
-    min_grad_norm=1e-3,
-    max_grad_norm=100.0,
-    max_data_wait_fraction=0.1,
-    max_skipped_steps=2,
-    max_rewinds=3,
-)
+SMALL = HealthConfig(**{**HEALTH, "patience_steps": 100})
 
 
 def defaults() -> HealthConfig:
@@ -57,15 +47,9 @@ def alarms_of(
 
 def row(loss: float = 4.0, **changes: float) -> dict[str, float]:
     named = {
-        "train/loss": loss,
-        "train/mlm_loss": loss,
-        "train/nsp_loss": 0.4,
-        "train/mlm_accuracy": 0.2,
-        "train/nsp_accuracy": 0.8,
-        "optim/grad_norm": 1.0,
-        "optim/skipped_steps": 0.0,
-        "perf/data_wait_fraction": 0.01,
-    }
+        "train/loss": loss, "train/mlm_loss": loss, "train/nsp_loss": 0.4, "train/mlm_accuracy": 0.2,
+        "train/nsp_accuracy": 0.8, "optim/grad_norm": 1.0, "optim/skipped_steps": 0.0, "perf/data_wait_fraction": 0.01,
+    }  # fmt: skip
     return {**named, **{key.replace("__", "/"): value for key, value in changes.items()}}
 
 

@@ -19,16 +19,11 @@ from bertline.pretraining.objectives.base import means, means_of, shown_means, s
 from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
-from pretraining_inputs import assert_neither_rows_nor_ranks_change_a_sum
+from pretraining_inputs import CONTRASTIVE, HEALTH, SHARED, SOP, assert_neither_rows_nor_ranks_change_a_sum
 from tiny import load_masked_lm, load_pretraining_model
 
-OBJECTIVES = {
-    "mlm": tiny.mlm(),
-    "mlm_nsp": tiny.mlm_nsp(0.5),
-    "mlm_nsp_shared": tiny.mlm_nsp_shared(0.5, 0.25),
-    "mlm_sop": tiny.mlm_sop(0.5),
-    "contrastive": tiny.contrastive(mlm_weight=0.5),
-}
+OF_PAIRS_AND_TEXTS = [{"kind": "mlm"}, {"kind": "mlm_nsp", "nsp_weight": 0.5}, {**SHARED, "shared_weight": 0.25}, SOP]
+OBJECTIVES = {each["kind"]: objective_from(each) for each in (*OF_PAIRS_AND_TEXTS, CONTRASTIVE)}
 SEVEN = {
     **OBJECTIVES,
     "replaced_token": objective_from({"kind": "replaced_token", "generator_width": 0.25, "detection_weight": 50.0}),
@@ -37,10 +32,6 @@ SEVEN = {
          "cosine_weight": 1.0, "start_from_teacher": True}
     ),
 }  # fmt: skip
-HEALTH = HealthConfig(
-    patience_steps=10, entropy_margin=0.1, nsp_margin=0.02, spike_factor=1.3, rewind_on_spike=False,
-    min_grad_norm=1e-3, max_grad_norm=100.0, max_data_wait_fraction=0.1, max_skipped_steps=2, max_rewinds=3,
-)  # fmt: skip
 KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5, "swapped_prob": 0.5}
 EACH = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 
@@ -108,7 +99,7 @@ def test_every_alarm_is_raised_at_the_baselines_alone_and_has_advice(objective):
     for averages, expected in ((at_baseline, objective.advice.keys()), (learned, set())):
         examples = {**KNOWN, "lengths": {"16": {}}}
         plan = Plan([PhaseConfig(steps=100, max_length=16, global_batch_size=8)], num_steps=100)
-        monitor = HealthMonitor(HEALTH, 0, objective, plan, examples)
+        monitor = HealthMonitor(HealthConfig(**{**HEALTH, "patience_steps": 10}), 0, objective, plan, examples)
         others = {"train/loss": 1.0, "optim/grad_norm": 1.0, "perf/data_wait_fraction": 0.0}
         rows = {**others, **{f"train/{name}": average for name, average in averages.items()}}
         assert {alarm.kind for step in (5, 10) for alarm in monitor.take(step, rows)} == set(expected)

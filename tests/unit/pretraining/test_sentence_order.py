@@ -19,6 +19,7 @@ from bertline.foundation.files import read_json
 from bertline.foundation.validation import validate
 from bertline.modeling.bert import LanguageModelOutput
 from bertline.modeling.config import ModelConfig
+from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
@@ -68,7 +69,7 @@ def test_the_sums_are_those_of_a_plain_loop(rows):
     blanks = torch.zeros(len(rows), 1, 7)
     output = LanguageModelOutput(blanks, order, blanks)
     batch = {"masked_labels": torch.full((len(rows), 1), 3), "next_sentence_labels": labels}
-    sums = tiny.mlm_sop().sums(output, batch)
+    sums = objective_from(pretraining_inputs.SOP).sums(output, batch)
     assert float(sums["sop_loss"]) == pytest.approx(expected_loss, rel=1e-4, abs=1e-4)
     assert float(sums["sop_correct"]) == expected_correct
     assert float(sums["mlm_loss"]) == pytest.approx(len(rows) * math.log(7), rel=1e-5)

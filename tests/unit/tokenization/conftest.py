@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,19 +23,12 @@ TEXTS = [
 VALIDATION = [["A sorted tensor returns ☃ the Café."], ["Nothing else."]]
 
 
-class Built(NamedTuple):
+class Built(staged_runs.Built):
     """A tokenizer artifact and the figures of its stage."""
-
-    folder: Path
-    headline: dict[str, float | int]
 
     @property
     def tokenizer(self) -> Tokenizer:
         return Tokenizer.load(self.folder)
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        return json.loads((self.folder / "manifest.json").read_text())
 
 
 @pytest.fixture

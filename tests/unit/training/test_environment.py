@@ -28,18 +28,10 @@ def test_what_somebody_has_set_is_left(given, added):
 
 # As srun sets them on the second of two nodes, one task on each, in a job of four.
 STEP = {
-    "SLURM_JOB_ID": "1234567",
-    "SLURM_JOB_NUM_NODES": "4",
-    "SLURM_JOB_NODELIST": "gpu[01-04]",
-    "SLURM_NTASKS": "8",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NODELIST": "gpu[03-04]",
-    "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9",
-    "SLURM_NODEID": "1",
-    "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "0",
-}
+    "SLURM_JOB_ID": "1234567", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "gpu[01-04]", "SLURM_NTASKS": "8",
+    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "gpu[03-04]",
+    "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9", "SLURM_NODEID": "1", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
+}  # fmt: skip
 # As Slurm sets them in a batch script, which runs on the first node only, and in the shell of `salloc`.
 BATCH = {name: value for name, value in STEP.items() if "_STEP_" not in name and "LAUNCH" not in name}
 ONE_TASK = {**STEP, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_NODEID": "0"}

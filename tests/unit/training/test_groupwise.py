@@ -7,15 +7,12 @@ import torch
 from torch import nn
 
 import tiny
+from bertline.foundation.validation import validate
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.training.groupwise import AdamWithoutBiasCorrection, all_finite, clip_gradients, skip_unless_finite
-from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
-
-COMMON = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": 1.0}
-ADAMW = AdamWConfig(kind="adamw", lr=1e-2, **COMMON)
-LAMB = LambConfig(kind="lamb", lr=1e-2, **COMMON)
-MUON = MuonConfig(kind="muon", lr=1e-2, adamw_lr=1e-2, momentum=0.9, **COMMON)
+from bertline.training.optimizers import OptimizerConfig
+from pretraining_inputs import OPTIMIZERS
 
 
 class WithoutCorrection:
@@ -28,21 +25,24 @@ class WithoutCorrection:
         return AdamWithoutBiasCorrection(groups, lr=1e-2, betas=(0.9, 0.98), eps=1e-6)
 
 
-ALL = [ADAMW, LAMB, MUON, WithoutCorrection()]
+ALL = [*(validate(OptimizerConfig, settings) for settings in OPTIMIZERS.values()), WithoutCorrection()]
 
 
 @pytest.fixture
 def model() -> nn.Module:
-    config = tiny.model_config()
-    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0)
-    initialize(model, config, seed=1)
+    model = BertForPreTraining(tiny.model_config(), vocab_size=50, pad_token_id=0)
+    initialize(model, tiny.model_config(), seed=1)
     return model
 
 
-def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int, *, bad_value: float | None = None) -> None:
+def give_gradients(model: nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():
         weight.grad = torch.randn(weight.shape, generator=generator)
+
+
+def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int, *, bad_value: float | None = None) -> None:
+    give_gradients(model, seed)
     if bad_value is not None:
         next(model.parameters()).grad[3, 1] = bad_value
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -55,12 +55,8 @@ def weights_of(model: nn.Module) -> list[torch.Tensor]:
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [
-        value.clone()
-        for state in optimizer.state.values()
-        for name, value in state.items()
-        if isinstance(value, torch.Tensor)
-    ]
+    values = (value for state in optimizer.state.values() for value in state.values())
+    return [value.clone() for value in values if isinstance(value, torch.Tensor)]
 
 
 def all_equal(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
@@ -99,9 +95,7 @@ def test_a_good_step_is_the_same_where_the_device_has_to_choose(model, config):
         initialize(model, tiny.model_config(), seed=1)
         optimizer = config.build(model)
         for seed in (1, 2):
-            generator = torch.Generator().manual_seed(seed)
-            for weight in model.parameters():
-                weight.grad = torch.randn(weight.shape, generator=generator)
+            give_gradients(model, seed)
             optimizer.found_inf = found_inf
             optimizer.step()
         results.append([*weights_of(model), *state_of(optimizer)])

@@ -86,8 +86,7 @@ def test_the_largest_half_of_a_half_that_fits_is_taken_and_said(make_job, monkey
     assert all(rows * length <= 60 for rows, length in in_training)
     assert set(in_training) <= {(2, 16), (3, 16), (2, 24), (1, 24)}
     expected, found = (everything(job)["model"] for job in (whole, cut))
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight, rtol=1e-3, atol=1e-4, msg=name)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_where_not_one_row_fits_the_run_ends_before_the_first_step_with_the_figures(make_job, monkeypatch):
@@ -113,8 +112,7 @@ def test_all_ranks_take_what_fits_on_the_one_with_the_least_memory(inputs, tmp_p
         pretraining_inputs.newest_state(pretraining_inputs.pretrain_job(inputs, folder))["model"]
         for folder in (whole, cut)
     )
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight, rtol=1e-3, atol=1e-4, msg=name)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_where_masks_depend_on_the_micro_batch_a_resumed_run_keeps_it_or_says_that_it_does_not_fit(
