@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,7 +106,10 @@ def ordered_map(
 def _pool(num_workers: int) -> ProcessPoolExecutor:
     """Return processes for one map after another: each takes a second to start. They end with this process."""
     # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
-    return ProcessPoolExecutor(num_workers, multiprocessing.get_context("spawn"), initializer=end_with_parent)
+    pool = ProcessPoolExecutor(num_workers, multiprocessing.get_context("spawn"), initializer=end_with_parent)
+    # In a process of multiprocessing, before it closes its queues (priority 10) and waits for its children forever.
+    Finalize(None, pool.shutdown, exitpriority=11)
+    return pool
 
 
 @lru_cache(maxsize=2)

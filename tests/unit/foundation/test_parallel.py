@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -54,3 +55,14 @@ def test_a_worker_prints_no_traceback_when_ctrl_c_reaches_the_whole_terminal() -
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def map_with_two_workers() -> None:
+    assert list(ordered_map(abs, [-1, -2], num_workers=2)) == [1, 2]
+
+
+def test_a_process_of_multiprocessing_ends_though_its_workers_are_kept() -> None:
+    process = multiprocessing.get_context("spawn").Process(target=map_with_two_workers)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
