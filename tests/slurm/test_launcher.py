@@ -20,7 +20,7 @@ import warm_python
 from slurm_cluster import CONTROLLER, Settings, SlurmCluster
 from slurm_workspace import Workspace
 
-STEPS = 400
+STEPS = 1200  # a client has a few seconds to attach, on a fast machine too
 TRAINING = (
     f"pretrain.phases=[{{steps: {STEPS}, max_length: 32, global_batch_size: 16}}]",
     "pretrain.validate_every_steps=200",
@@ -113,7 +113,7 @@ def test_another_shell_attaches_and_completes_the_stage(new_workspace: NewWorksp
     second = workspace.start(output="second.log")  # by hand, while DVC attaches too
     assert "attached to job 1" in workspace.finish(*DVC)
     assert second.wait(600) == 0
-    assert workspace.said(f"pretraining: step {STEPS} of {STEPS}, ", output="second.log")
+    assert workspace.said(f"pretraining: step {STEPS:,} of {STEPS:,}, ", output="second.log")
     assert workspace.accepted == ["1"]
     assert workspace.weights == undisturbed
     assert (workspace.folder / "artifacts/pretrain/model.safetensors").exists()
