@@ -69,6 +69,36 @@ class Attentions(NamedTuple):
     """Attention [layers, heads, S, S]; rows are query positions, columns are key positions."""
 
 
+class Inside(NamedTuple):
+    """What an encoder computes for one sequence: L layers of N heads with D channels, S tokens, hidden size H."""
+
+    tokens: tuple[str, ...]
+    segments: tuple[int, ...]
+    """Segment of each token, 0 or 1; [CLS] and the [SEP] behind a segment belong to it."""
+    hidden_states: NDArray[np.float32]
+    """[L + 1, S, H]: the embeddings, then the output of each layer."""
+    probabilities: NDArray[np.float32]
+    """Attention [L, N, S, S]; rows are query positions, which sum to one over the keys."""
+    query: NDArray[np.float32] | None
+    """[L, N, S, D]; None, like the next three, for families that are wrapped (ALBERT, ELECTRA, ...)."""
+    key: NDArray[np.float32] | None
+    value: NDArray[np.float32] | None
+    """[L, N, S, D]; a head's output is `probabilities @ value`."""
+    scores: NDArray[np.float32] | None
+    """[L, N, S, S]: query . key / sqrt(D), before the softmax."""
+
+
+class WordVectors(NamedTuple):
+    """Contextual vectors of a word: the mean of those of its tokens, at each place where it stands in a text."""
+
+    tokens: tuple[str, ...]
+    """Tokens of its first place."""
+    starts: tuple[int, ...]
+    """Character offset of each place."""
+    vectors: NDArray[np.float32]
+    """[L + 1, places, H]: the embeddings, then the output of each layer."""
+
+
 class TokenVectors(NamedTuple):
     """Contextual vector of each token of a text."""
 
@@ -320,6 +350,91 @@ class LoadedModel:
         probabilities = torch.stack([layer.probabilities[0] for layer in detail.layers])
         return Attentions(tuple(self.tokenizer.tokens(ids)), probabilities.cpu().numpy())
 
+    def inside(self, text: str, text_pair: str | None = None) -> Inside:
+        """Return tokens, hidden states and everything that attention computes for a text or pair.
+
+        Raises:
+            DataError: The text is longer than the model reads.
+        """
+        ids, detail = self._in_detail(text, text_pair)
+        layout, of_first = self.tokenizer.pair, len(self.tokenizer.encode(text))
+        num_first = len(ids) if text_pair is None else len(layout.before) + of_first + len(layout.between)
+        segments = [0] * num_first + [1] * (len(ids) - num_first)
+
+        def stacked(name: str) -> NDArray[np.float32] | None:
+            parts = [getattr(layer, name) for layer in detail.layers]
+            return None if parts[0] is None else torch.cat(parts).cpu().numpy()
+
+        attention: dict[str, Any] = {name: stacked(name) for name in detail.layers[0]._fields}
+        states = torch.cat(detail.hidden_states).cpu().numpy()
+        return Inside(tuple(self.tokenizer.tokens(ids)), tuple(segments), states, **attention)
+
+    def word_vectors(self, text: str, word: str) -> WordVectors:
+        """Return the vectors of a word in a text by layer, at each place where it stands as a whole word.
+
+        Example: `model.word_vectors("The river bank was steep.", "bank").vectors[-1, 0]` after the last layer.
+
+        Raises:
+            DataError: The word is not in the text, has no token of its own there, or the text is too long.
+        """
+        starts = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)] if word else []
+        if not starts:
+            raise DataError(f"the word {word!r} is not in {text!r}, letter by letter and as a whole word.")
+        return self.span_vectors(text, [(start, start + len(word)) for start in starts])
+
+    def span_vectors(self, text: str, spans: Sequence[tuple[int, int]]) -> WordVectors:
+        """Return the vectors of stretches of a text (`text[start:end]`), as `word_vectors` does for a word."""
+        ((ids, places),) = self.tokenizer.encode_with_places([text])
+        first = len(self.tokenizer.single.before)
+        chosen = [
+            [first + at for at, (begin, end) in enumerate(places) if begin < stop and end > start]
+            for start, stop in spans
+        ]
+        for (start, stop), tokens in zip(spans, chosen, strict=True):
+            if not tokens:
+                raise DataError(f"{text[start:stop]!r} has no token of its own in {text!r}.")
+        sequence = self.tokenizer.single.sequence(ids)
+        self._require_fits(sequence)
+        with torch.no_grad():
+            input_ids = torch.tensor([sequence], device=self.device)
+            states = torch.cat(self.encoder.forward_in_detail(input_ids, torch.zeros_like(input_ids)).hidden_states)
+        vectors = torch.stack([states[:, tokens].mean(1) for tokens in chosen], dim=1)
+        names = self.tokenizer.tokens([sequence[at] for at in chosen[0]])
+        return WordVectors(tuple(names), tuple(start for start, _ in spans), vectors.cpu().numpy())
+
+    def similar_words(self, word: str, top_k: int = 10) -> list[tuple[str, float]]:
+        """Return the tokens whose static vectors (input embeddings) are nearest to a word's by cosine, best first.
+
+        The vector of a word of several tokens is their mean. Its own tokens and special ones are left out.
+        """
+        ids = self.tokenizer.encode_words([word])[0] if word.strip() else []
+        if not ids:
+            raise DataError(f"{word!r} has no token; give a word.")
+        table = _unit(self.encoder.word_embeddings[: self.tokenizer.vocab_size].detach().cpu().numpy())
+        similarity = table @ _unit(table[ids].mean(0, keepdims=True))[0]
+        similarity[[*ids, *self.tokenizer.special_ids]] = -np.inf
+        best = np.argsort(-similarity, kind="stable")[:top_k]
+        names = self.tokenizer.readable_tokens(best.tolist())
+        return [(name, float(similarity[index])) for name, index in zip(names, best, strict=True)]
+
+    def next_sentence(self, first: str, second: str) -> float:
+        """Return the probability that the second text follows the first one, by the next sentence head.
+
+        ALBERT's head compares with the swapped order instead of a random text.
+
+        Raises:
+            ArtifactError: The model has no such head, as those after RoBERTa.
+        """
+        ids, types = self._sequence(first, second)
+        sequence = torch.tensor([[ids], [types]], device=self.device)
+        output = None
+        if hasattr(self.model, "forward_everywhere"):
+            with torch.no_grad():
+                output = self.model.forward_everywhere(*sequence).nsp_logits
+        if output is None:
+            raise self._cannot("tell whether a text follows", "next sentence head", "artifacts/pretrain")
+        return float(output[0].softmax(-1)[0])  # class 0 is the next segment
+
     def token_vectors(self, text: str, layer: int = -1) -> TokenVectors:
         """Return the vector of each token of a text after a layer: 0 is the embeddings, -1 the last layer."""
         ids, detail = self._in_detail(text, None)
@@ -336,9 +451,12 @@ class LoadedModel:
         first, second = (self.tokenizer.encode(each or "") for each in (text, text_pair))
         ids = layout.sequence(first, second)
         of_first = layout.first_length(len(first), len(second))
+        self._require_fits(ids)
+        return ids, [0] * of_first + [1] * (len(ids) - of_first)
+
+    def _require_fits(self, ids: Sequence[int]) -> None:
         if len(ids) > self.max_length:
             raise DataError(f"the text has {len(ids)} tokens; the model reads at most {self.max_length}. Shorten it.")
-        return ids, [0] * of_first + [1] * (len(ids) - of_first)
 
     def _cannot(self, what: str, head: str, where: str) -> ArtifactError:
         return ArtifactError(f"{self.name} cannot {what}: it has no {head}. Load {where} instead.")

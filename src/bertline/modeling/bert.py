@@ -177,7 +177,7 @@ class BertModel(nn.Module):
     def forward_in_detail(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
     ) -> EncodedInDetail:
-        """Encode like `forward`, keeping hidden states, queries, keys, scores and probabilities of every layer."""
+        """Encode like `forward`, keeping hidden states and all of attention (`LayerDetail`) of every layer."""
         scope = padded_scope(attention_mask)
         hidden_states = [self.embeddings(input_ids, token_type_ids)]
         details = []

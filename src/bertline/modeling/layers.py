@@ -19,12 +19,13 @@ from bertline.modeling.dropout import Dropout, TokenMasks
 
 
 class LayerDetail(NamedTuple):
-    """Intermediate results of one layer's attention: query, key [B, N, S, D]; scores, probabilities [B, N, S, S]; a
-    wrapped encoder gives the probabilities alone."""
+    """Intermediate results of one layer's attention: query, key, value [B, N, S, D]; scores, probabilities
+    [B, N, S, S]; a wrapped encoder gives the probabilities alone."""
 
     probabilities: Tensor
     query: Tensor | None = None
     key: Tensor | None = None
+    value: Tensor | None = None
     scores: Tensor | None = None
 
 
@@ -131,7 +132,7 @@ class EncoderLayer(nn.Module):
         query, key, value = self._split_heads(hidden_states)
         context, scores, probabilities = attend(query, key, value, scope, kind="eager")
         assert scores is not None and probabilities is not None  # eager returns both
-        return self._after_attention(hidden_states, context), LayerDetail(probabilities, query, key, scores)
+        return self._after_attention(hidden_states, context), LayerDetail(probabilities, query, key, value, scores)
 
     def _split_heads(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Project [B, S, H] to query, key and value, each [B, N, S, D]."""

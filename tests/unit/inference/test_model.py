@@ -60,6 +60,58 @@ def test_attentions_name_the_tokens_and_sum_to_one(encoder_folder: Path) -> None
     np.testing.assert_allclose(attentions.probabilities.sum(-1), 1, atol=1e-5)
 
 
+def test_each_part_of_attention_follows_from_those_before_it(encoder_folder: Path) -> None:
+    model = load(str(encoder_folder), device="cpu")
+    seen = model.inside("The cats", "a Café")
+    query, key, value, scores = seen.query, seen.key, seen.value, seen.scores
+    assert query is not None and key is not None and value is not None and scores is not None
+    assert seen.segments == (0, 0, 0, 0, 0, 1, 1, 1) and seen.hidden_states.shape == (3, 8, 16)
+    np.testing.assert_allclose(scores, query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]), atol=1e-5)
+    np.testing.assert_allclose(seen.probabilities, np.exp(scores) / np.exp(scores).sum(-1, keepdims=True), atol=1e-5)
+    first = model.encoder.layers[0]
+    with torch.no_grad():
+        projected = first.query_key_value(torch.from_numpy(seen.hidden_states[0]))[:, 32:]
+    np.testing.assert_allclose(value[0].swapaxes(0, 1).reshape(8, 16), projected, atol=1e-5)
+    np.testing.assert_array_equal(seen.probabilities, model.attentions("The cats", "a Café").probabilities)
+
+
+def test_a_word_has_the_mean_vector_of_its_tokens_at_each_place(encoder_folder: Path) -> None:
+    model = load(str(encoder_folder), device="cpu")
+    found = model.word_vectors("cats and Cats sat: the cats", "cats")
+    states = model.inside("cats and Cats sat: the cats").hidden_states
+    assert found.tokens == ("cat", "##s") and found.starts == (0, 23)
+    np.testing.assert_allclose(found.vectors[:, 0], states[:, 1:3].mean(1), atol=1e-6)
+    np.testing.assert_allclose(found.vectors[:, 1], states[:, -3:-1].mean(1), atol=1e-6)
+    for text, word in (("the cats", "cat"), ("the cats", ""), ("the dogs", "cats")):
+        with pytest.raises(DataError, match="is not in"):
+            model.word_vectors(text, word)
+    with pytest.raises(DataError, match="reads at most 12"):
+        model.word_vectors("cat " * 20, "cat")
+
+
+def test_similar_words_are_the_nearest_input_embeddings(encoder_folder: Path) -> None:
+    model = load(str(encoder_folder), device="cpu")
+    table = model.encoder.word_embeddings.detach().numpy()
+    table = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    vocab = model.tokenizer.vocab
+    (nearest, similarity), *_ = model.similar_words("cat", top_k=3)
+    expected = table @ table[vocab.index("cat")]
+    others = [at for at, token in enumerate(vocab) if token != "cat" and not token.startswith("[")]
+    assert vocab.index(nearest) == max(others, key=expected.__getitem__)
+    assert similarity == pytest.approx(expected[vocab.index(nearest)], abs=1e-6)
+
+
+def test_the_probability_of_the_next_sentence_is_that_of_class_0(encoder_folder: Path, classifier_folder: Path) -> None:
+    model = load(str(encoder_folder), device="cpu")
+    raw = load_pretraining_model(encoder_folder).eval()
+    ids, types = torch.tensor([[2, 5, 3, 5, 3]]), torch.tensor([[0, 0, 0, 1, 1]])
+    expected = raw.forward_everywhere(ids, types).nsp_logits
+    assert expected is not None
+    assert model.next_sentence("the", "the") == pytest.approx(expected.softmax(-1)[0, 0].item(), abs=1e-6)
+    with pytest.raises(ArtifactError, match="no next sentence head"):
+        load(str(classifier_folder)).next_sentence("the", "the")
+
+
 def test_a_folder_that_is_none_and_a_device_that_is_not_there_are_named(encoder_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         load(str(tmp_path / "nowhere"))
