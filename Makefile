@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test test-changed test-all test-browser test-slurm ui doctor try docs tour lint format smoke install install-dev install-browser install-slurm lock accept clean
+.PHONY: help repro test test-changed test-all test-browser test-slurm ui doctor try docs notebooks lint format smoke install install-dev install-browser install-slurm lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -69,8 +69,8 @@ try: install     ## Type a sentence with blanks, see the guesses (also of a run 
 docs: install-dev ## Build the documentation: docs/_build/index.html
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
 
-tour: install-dev ## Run the tour notebook on the finished pipeline and write docs/tour.md with its pictures
-	$(BIN)/python docs/render_tour.py
+notebooks: install-dev ## Run the notebooks on the finished pipeline and write their pages: make notebooks [ARGS=00-tour]
+	$(BIN)/python docs/render_notebooks.py $(ARGS)
 
 lint: install-dev ## Check style, layers and types
 	$(BIN)/ruff check .
