@@ -96,7 +96,7 @@ def _attached(folder: Path, name: str) -> str | None:
         if job is None:
             return None
         if job.state != "COMPLETING" and read_status(folder).state != "failed":
-            say(f"attached to job {job.job_id} ({job.state.lower()}); Ctrl-C leaves it running (log: {folder / 'log'})")
+            say(f"attached to job {job.job_id} ({job.state.lower()}); Ctrl-C leaves it running (log: {folder / 'log*'})")
             return job.job_id
         time.sleep(_ASK_QUEUE_S)  # a failed job that has just been reported
 
@@ -118,20 +118,20 @@ def _submitted(
             "runtime.launcher (account, partition, time, memory, flags) and the numbers of devices and nodes. If only "
             "the answer was lost, the same command finds the job by its name"
         )
-    say(f"submitted job {number[1]}; Ctrl-C leaves it running (log: {folder / 'log'})")
+    say(f"submitted job {number[1]}; Ctrl-C leaves it running (log: {folder / 'log*'})")
     return number[1]
 
 
 def _followed(folder: Path, name: str, job_id: str) -> Status:
     """Show the job's log until its status is final, or no job of this name is in the queue."""
-    log, shown, next_look, gone_since, told = folder / "log", 0, 0.0, None, ""
-    if log.exists() and end_of(job_id).startswith("RUNNING"):
-        shown = log.stat().st_size
+    next_look, gone_since, told = 0.0, None, ""
+    is_old = end_of(job_id).startswith("RUNNING")
+    shown = {log: log.stat().st_size for log in _logs(folder)} if is_old else {}
     while True:
-        shown = _show(log, shown)
         status = read_status(folder)
+        for log in _logs(folder):
+            shown[log] = _show(log, shown.get(log, 0))
         if status.state in ("finished", "failed"):
-            _show(log, shown)
             return status
         now = time.monotonic()
         if now >= next_look:
@@ -154,10 +154,13 @@ def _followed(folder: Path, name: str, job_id: str) -> Status:
     )
 
 
+def _logs(folder: Path) -> list[Path]:
+    """Return the log of the job; each task of an array has one of its own."""
+    return sorted(folder.glob("log*"))
+
+
 def _show(log: Path, shown: int) -> int:
     """Print the lines of a log from a position on; return the position after the last whole line."""
-    if not log.exists():
-        return shown
     with log.open("rb") as handle:
         handle.seek(shown)
         whole, newline, _ = handle.read().rpartition(b"\n")
@@ -167,8 +170,8 @@ def _show(log: Path, shown: int) -> int:
 
 
 def _last_lines(folder: Path) -> str:
-    """Return the end of the newest log: each task of an array has one of its own."""
-    logs = sorted(folder.glob("log*"), key=lambda path: path.stat().st_mtime)
+    """Return the end of the newest log."""
+    logs = sorted(_logs(folder), key=lambda path: path.stat().st_mtime)
     lines = logs[-1].read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:] if logs else []
     return "".join(f"  | {line}\n" for line in lines)
 
