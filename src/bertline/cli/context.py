@@ -17,13 +17,12 @@ def context(arguments: list[str]) -> None:
     """Measure what context does to a word; each option prints a table, next to what simple methods reach.
 
         bertline context --word bank --text RIVER.txt MONEY.txt   similarity by layer; each file is a sense of the word
-        bertline context --wic dev.data.txt [test.data.txt]       same sense in two sentences? (gold.txt is next to it)
+        bertline context --wic dev.data.txt [TEST.data.txt]       same sense in two sentences? (gold.txt is next to it)
         bertline context --text FILE ...                          blanks from both sides and the left; next sentences
         bertline context --analogies FILE                         lines of four words, `: NAME` before a section
-        bertline context --model FOLDER_OR_NAME --most 500 --out figures.json --text artifacts/corpus
 
-    A text file is a document; a corpus folder gives its validation documents. --most is the number of sentences or
-    pairs drawn. Without --model it takes the newest of a running pretraining, artifacts/ and runs/.
+    A text file is a document; a corpus folder gives its validation documents, of which --most 2000 sentences are drawn.
+    --model names a folder or a model of the hub, not the newest one here; --out FILE.json keeps the figures.
     """
     parser = argparse.ArgumentParser(prog="bertline context", add_help=False)
     parser.add_argument("--model")

@@ -58,13 +58,8 @@ def read_analogies(path: Path) -> list[tuple[str, list[str]]]:
     """Return section and words of lines of four words; `: NAME` begins a section."""
     section, rows = "", []
     for line in _lines(path):
-        words = line.split()
-        if words[0] == ":":
-            section = " ".join(words[1:])
-            continue
-        rows.append((section, words))
-        if len(words) != 4:
-            raise DataError(f"{path} has {len(words)} words in {line!r}; expected four, such as: puppy dog kitten cat")
+        section = line[1:].strip() if line.startswith(":") else section
+        rows += [] if line.startswith(":") else [(section, line.split())]
     return rows
 
 
@@ -125,7 +120,7 @@ def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> t
         own = ((at >= first) & (at < last)).float()
         return torch.einsum("blsh,bs->blh", states, own / own.sum(1, keepdim=True))
 
-    layers = _computed(model, _single(model, sequences), means)
+    layers = _computed(model, sequences, means)
     by_layer = {f"layer {layer}": layers[:, layer] for layer in range(layers.shape[1])}
     return {"static": np.stack(static), "other words": np.stack(others), **by_layer}, num_cut
 
@@ -160,7 +155,8 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     """Tell whether a word has the same sense in two sentences, by a threshold on the cosine of its vectors.
 
     Thresholds and the layer are chosen on `rows` and scored on `test_rows`; without these on the words of one half, and
-    scored on those of the other. The bootstrap draws the rows of a word together.
+    scored on those of the other. The most frequent answer is that of the scored rows, which favours it. The bootstrap
+    draws the rows of a word together.
     """
     words, texts, spans, answers = zip(*rows, *test_rows, strict=True)
     word, same = np.array(words), np.array(answers)
@@ -168,7 +164,7 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     if test.all() or not test.any():
         raise DataError("WiC needs rows of at least two words, or a second file, to choose on and to score on.")
     sides = [places(model, *side) for side in zip(zip(*texts, strict=True), zip(*spans, strict=True), strict=True)]
-    right = {"most frequent answer": same == (same[~test].mean() >= 0.5)}
+    right = {"most frequent answer": same == (same[test].mean() >= 0.5)}
     for name, first in sides[0][0].items():
         cosine = (_unit(first) * _unit(sides[1][0][name])).sum(1)
         thresholds = np.append(np.unique(cosine[~test]), np.inf)
@@ -180,7 +176,7 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
         table[-1]["interval"] = interval(hits[test], word[test])
     chosen, simple = max(table[3:], key=lambda row: row["where_chosen"]), max(table[:3], key=lambda row: row["test"])
     gain = right[chosen["vectors"]][test] * 1.0 - right[simple["vectors"]][test]
-    facts = {"rows": len(word), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
+    facts = {"rows": int((~test).sum()), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
     facts |= {"chosen": chosen["vectors"], "strongest_simple": simple["vectors"], **_gain(gain, word[test])}
     return Measured("WiC: the same sense?", table, facts)
 
@@ -195,16 +191,17 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
     """
     model.fill_mask(MASK, top_k=1)  # raises without the head
     tokenizer, layout, mask = model.tokenizer, model.tokenizer.single, model.tokenizer.mask_id
-    texts, blocks_of, _ = _sample(documents, most, seed, ahead=0)
+    chosen = _sample(documents, most, seed, ahead=0)
+    texts = [documents[d][s] for d, s in chosen]
     random, counts, found, num_cut = generator(seed, "blanks"), Counter[int](), [], 0
-    for text, block, (ids, offsets) in zip(texts, blocks_of, tokenizer.encode_with_places(texts), strict=True):
+    for text, (d, s), (ids, offsets) in zip(texts, chosen, tokenizer.encode_with_places(texts), strict=True):
         words = {match.span() for match in re.finditer(r"[^\W\d_]+", text)}
         whole = [at for at, span in enumerate(offsets) if span in words and ids[at] != tokenizer.unk_id]
         counts.update(ids[at] for at in whole)
         if whole:
             at = int(random.choice(whole))
             window, first = _window(model, ids, at, at + 1)
-            found.append(([*layout.before, *window[:first], mask], window[first + 1 :], ids[at], block))
+            found.append(([*layout.before, *window[:first], mask], window[first + 1 :], ids[at], f"{d}/{s // _BLOCK}"))
             num_cut += len(window) < len(ids)
     if len({block for *_, block in found}) < 2:
         raise DataError(
@@ -222,7 +219,7 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
         target = wanted[indices].to(model.device)
         return torch.cat([logits.argmax(-1, keepdim=True) == target, -logits.gather(1, target)], dim=1)
 
-    scores = {name: _computed(model, _single(model, of_name), fill) for name, of_name in sequences.items()}
+    scores = {name: _computed(model, of_name, fill) for name, of_name in sequences.items()}
     number, seen = counts.total(), np.array([counts[index] for index in targets])
     unseen = max(sum(count == 1 for count in counts.values()), 1) / number
     nats = -np.log((1 - unseen) * (seen - 1) / (number - 1) + unseen / tokenizer.vocab_size)
@@ -247,7 +244,7 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     """
     tokenizer, special = model.tokenizer, sorted(model.tokenizer.special_ids)
     encoded = [(section, tokenizer.encode_words(list(words))) for section, words in rows]
-    known = [(section, np.ravel(ids)) for section, ids in encoded if {*map(len, ids)} == {1}]
+    known = [(section, np.ravel(ids)) for section, ids in encoded if [*map(len, ids)] == [1] * 4]
     known = [(section, ids) for section, ids in known if not np.isin(ids, special).any()]
     if not known:
         raise DataError(f"none of the {len(rows)} analogies has four words that are one token each in this vocabulary.")
@@ -290,8 +287,9 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
 
     model.next_sentence("a", "b")  # raises without the head
     documents = [document for document in documents if document]
-    firsts, blocks, chosen = _sample(documents, most, seed, ahead=1)
-    if len({*blocks}) < 4:
+    chosen = _sample(documents, most, seed, ahead=1)
+    firsts, groups = [documents[d][s] for d, s in chosen], np.array([f"{d}/{s // _BLOCK}" for d, s in chosen])
+    if len({*groups}) < 4:
         raise DataError(f"the text has {len(chosen)} pairs of sentences; expected {4 * _BLOCK} or more.")
     random, seconds, kinds = generator(seed, "pairs"), [], []
     for number, (d, s) in enumerate(chosen):
@@ -309,7 +307,7 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
     log_odds = _computed(model, sequences, read)
     bags = [[{*re.findall(r"\w+", text.lower())} for text in pair] for pair in zip(firsts, seconds, strict=True)]
     shared = np.array([len(first & second) / max(len(first | second), 1) for first, second in bags])
-    kind_of, test, groups = np.array(kinds), _second_half(blocks), np.array(blocks)
+    kind_of, test = np.array(kinds), _second_half(groups)
     follows, rows, bins = kind_of == "follows", [], {}
     platt, overlap = (
         LogisticRegression(C=1e6).fit(values[~test, None], follows[~test]).predict_proba(values[:, None])[:, 1]
@@ -331,11 +329,7 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
 
 
 def interval(values: Values, groups: Sequence[str] | Values) -> list[float]:
-    """Return the 95 % interval of a mean, by the bootstrap over groups of values.
-
-    >>> interval(np.ones(4), ["a", "a", "b", "c"])
-    [1.0, 1.0]
-    """
+    """Return the 95 % interval of a mean, by the bootstrap over groups of values."""
     group = np.unique(groups, return_inverse=True)[1]
     sums, sizes = np.bincount(group, values), np.bincount(group)
     drawn = generator(0, "interval").integers(len(sums), size=(1000, len(sums)))
@@ -347,19 +341,16 @@ def _gain(difference: Values, groups: Sequence[str] | Values) -> dict[str, Any]:
     return {"gain": float(difference.mean()), "gain_interval": interval(difference, groups)}
 
 
-def _computed(model: LoadedModel, sequences: Sequences, read: Callable[..., Any]) -> Values:
+def _computed(model: LoadedModel, given: Sequences | list[list[int]], read: Callable[..., Any]) -> Values:
     """Return what `read` makes of indices, input_ids, token_type_ids and attention_mask of batches, in order."""
-    parts, order = [], []
+    parts, order, pad_id = [], [], model.tokenizer.pad_id
+    sequences = assemble(given, [*map(len, given)], pad_id=pad_id) if isinstance(given, list) else given
     with torch.no_grad():
         for indices, batch in scoring_batches(sequences, max_tokens=_BATCH_TOKENS):
             inputs = (values.to(model.device) for values in batch.values())
             parts.append(read(torch.from_numpy(indices), *inputs).float().cpu().numpy())
             order.append(indices)
     return np.concatenate(parts)[np.argsort(np.concatenate(order))]
-
-
-def _single(model: LoadedModel, sequences: Sequence[Sequence[int]]) -> Sequences:
-    return assemble(sequences, [len(sequence) for sequence in sequences], pad_id=model.tokenizer.pad_id)
 
 
 def _window(model: LoadedModel, ids: list[int], first: int, last: int) -> tuple[list[int], int]:
@@ -369,18 +360,15 @@ def _window(model: LoadedModel, ids: list[int], first: int, last: int) -> tuple[
     return ids[start : start + room], first - start
 
 
-def _second_half(groups: Sequence[str] | Values) -> NDArray[np.bool_]:
+def _second_half(groups: Values) -> NDArray[np.bool_]:
     names, group = np.unique(groups, return_inverse=True)
     return (generator(0, "halves").permutation(len(names)) >= len(names) // 2)[group]
 
 
-def _sample(
-    documents: Documents, most: int, seed: int, *, ahead: int
-) -> tuple[list[str], list[str], list[tuple[int, int]]]:
-    """Draw sentences with at least `ahead` others behind them; return text, block, and document and place of each."""
+def _sample(documents: Documents, most: int, seed: int, *, ahead: int) -> list[tuple[int, int]]:
+    """Draw document and place of sentences with at least `ahead` others behind them."""
     every = [(d, s) for d, document in enumerate(documents) for s in range(len(document) - ahead)]
-    chosen = [every[index] for index in generator(seed, "sample").permutation(len(every))[:most]]
-    return [documents[d][s] for d, s in chosen], [f"{d}/{s // _BLOCK}" for d, s in chosen], chosen
+    return [every[index] for index in generator(seed, "sample").permutation(len(every))[:most]]
 
 
 def _table(model: LoadedModel) -> Values:
