@@ -96,8 +96,8 @@ def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> t
     """Compute the vectors of a place (`text[start:end]`) of each of n texts; several tokens are averaged.
 
     Returns:
-        Vectors [n, size] by name, and how many texts were cut. `static` is the input embedding of the place and `other
-        words` the mean of those of all other tokens, in no order: neither reads context as an encoder does.
+        Vectors [n, size] by name, and how many texts were cut. `static` is the input embedding of the place, and `other
+        words` the sum of those of all other tokens, in no order.
     """
     layout, table = model.tokenizer.single, _table(model)
     sequences, bounds, static, others, num_cut = [], [], [], [], 0
@@ -110,7 +110,7 @@ def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> t
         sequences.append(layout.sequence(window))
         bounds.append((len(layout.before) + first, len(layout.before) + first + len(own)))
         static.append(table[ids[own[0] : own[-1] + 1]].mean(0))
-        others.append(table[ids[: own[0]] + ids[own[-1] + 1 :]].sum(0))  # a cosine does not see the division
+        others.append(table[ids[: own[0]] + ids[own[-1] + 1 :]].sum(0))
         num_cut += len(window) < len(ids)
     edges = torch.tensor(bounds, device=model.device)
 
