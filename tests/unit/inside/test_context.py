@@ -111,6 +111,8 @@ def test_wic_chooses_the_layer_that_knows_and_scores_it_on_other_words(reader_of
     # With rows of its own to be scored on, a word may be in both; their answers play no part in the choice.
     swapped = [(*row[:3], not row[3]) for row in rows]
     assert by(context.wic(reader_of_neighbour(-1), rows, swapped), "vectors")["layer 1"]["test"] == 0
+    alike = by(context.wic(reader_of_neighbour(-1), rows, [row for row in rows if row[3]]), "vectors")
+    assert alike["most frequent answer"]["test"] == 1
     with pytest.raises(DataError, match="at least two words"):
         context.wic(reader_of_neighbour(-1), rows[:16])
 
@@ -132,8 +134,9 @@ def test_who_reads_the_right_neighbour_loses_all_without_it_and_who_reads_the_le
     for name in ("left, [SEP]", "left", "left, [MASK]s"):
         # Only the second of the two words has its copy at the left.
         assert left[name]["lost"] == 0 and left[name]["more_nats"] == pytest.approx(0, abs=1e-5)
-    # Four words, each as frequent: without the one that is asked for, 39 or so of 159 are the same.
-    assert left["unigram"]["nats"] == pytest.approx(np.log(4), abs=0.05)
+    # Each of the four words is 39 of the other 159; the mass of unseen words is that of one.
+    expected = -np.log((1 - 1 / 160) * 39 / 159 + 1 / 160 / (len(tiny.SPECIAL) + len(WORDS)))
+    assert left["unigram"]["nats"] == pytest.approx(expected)
     assert left["unigram"]["accuracy"] == pytest.approx(0.25, abs=0.1)
 
 
