@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 
@@ -39,14 +40,15 @@ def context(arguments: list[str]) -> None:
 
     name = newest_model() if parsed.model is None else folder_or_name(parsed.model)
     model, measured = bertline.load(str(name)), []
-    documents = inside.read_text(parsed.text or ())
+    texts = {str(path): inside.read_text([path]) for path in parsed.text or ()}
     for word in parsed.word:
         is_in = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE).search
-        of_sense = zip(map(str, parsed.text or ()), documents, strict=False)
-        measured.append(inside.senses(model, word, {sense: [*filter(is_in, texts)] for sense, texts in of_sense}))
+        of_senses = {name: [*filter(is_in, itertools.chain(*of_file))] for name, of_file in texts.items()}
+        measured.append(inside.senses(model, word, of_senses))
     if parsed.wic:
         measured.append(inside.wic(model, *map(inside.read_wic, parsed.wic)))
-    if documents and not parsed.word:
+    if texts and not parsed.word:
+        documents = [*itertools.chain(*texts.values())]
         measured.append(inside.blanks(model, documents, most=parsed.most))
         try:
             measured.append(inside.next_sentences(model, documents, most=parsed.most))

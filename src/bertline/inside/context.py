@@ -99,7 +99,7 @@ def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> t
         Vectors [n, size] by name, and how many texts were cut. `static` is the input embedding of the place, and `other
         words` the sum of those of all other tokens, in no order.
     """
-    layout, table = model.tokenizer.single, _table(model)
+    layout, table = model.tokenizer.single, model.encoder.word_embeddings.detach().cpu().numpy()
     sequences, bounds, static, others, num_cut = [], [], [], [], 0
     encoded = model.tokenizer.encode_with_places(list(texts))
     for text, (start, stop), (ids, offsets) in zip(texts, spans, encoded, strict=True):
@@ -138,7 +138,8 @@ def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]
             raise DataError(f"the word {word!r} is not in {text!r} as a whole word.")
         found += [(text, match.span(), sense, number) for match in matches]
     if len(sentences) < 2 or min(map(len, sentences.values())) < 2:
-        raise DataError(f"{word!r} needs two senses or more, with two sentences or more of each.")
+        counts = ", ".join(f"{sense}: {len(given)}" for sense, given in sentences.items())
+        raise DataError(f"{word!r} needs two sentences or more of each of two senses; there are {counts or 'none'}.")
     texts, spans, labels, numbers = zip(*found, strict=True)
     (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
     alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
@@ -158,11 +159,11 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     scored on those of the other. The most frequent answer is that of the scored rows, which favours it. The bootstrap
     draws the rows of a word together.
     """
+    if len({word for word, *_ in rows}) < 2 - bool(test_rows):
+        raise DataError("WiC needs rows of at least two words, or a second file, to choose on and to score on.")
     words, texts, spans, answers = zip(*rows, *test_rows, strict=True)
     word, same = np.array(words), np.array(answers)
     test = np.arange(len(word)) >= len(rows) if test_rows else _second_half(word)
-    if test.all() or not test.any():
-        raise DataError("WiC needs rows of at least two words, or a second file, to choose on and to score on.")
     sides = [places(model, *side) for side in zip(zip(*texts, strict=True), zip(*spans, strict=True), strict=True)]
     right = {"most frequent answer": same == (same[test].mean() >= 0.5)}
     for name, first in sides[0][0].items():
@@ -204,9 +205,7 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
             found.append(([*layout.before, *window[:first], mask], window[first + 1 :], ids[at], f"{d}/{s // _BLOCK}"))
             num_cut += len(window) < len(ids)
     if len({block for *_, block in found}) < 2:
-        raise DataError(
-            f"the text has words in {len(found)} sentences; expected {2 * _BLOCK} or more, for an interval."
-        )
+        raise DataError(f"the text has words in {len(found)} sentences; expected {2 * _BLOCK} or more.")
     left, right, targets, blocks = zip(*found, strict=True)
     end, both = list(layout.after), list(zip(left, right, strict=True))
     sequences = {"both sides": [before + behind + end for before, behind in both]}
@@ -248,8 +247,9 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     known = [(section, ids) for section, ids in known if not np.isin(ids, special).any()]
     if not known:
         raise DataError(f"none of the {len(rows)} analogies has four words that are one token each in this vocabulary.")
-    table, sections = _unit(_table(model)[: tokenizer.vocab_size]), np.array([section for section, _ in known])
-    every, others = np.stack([ids for _, ids in known]), np.setdiff1d(np.arange(len(table)), special)
+    table = _unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
+    sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
+    others = np.setdiff1d(np.arange(len(table)), special)
     (a, b, c, wanted), (x, y) = every.T, generator(seed, "analogies").choice(others, size=(2, len(every)))
 
     def answers(queries: Values, given: Values = every[:, :3]) -> Values:
@@ -293,11 +293,13 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
         raise DataError(f"the text has {len(chosen)} pairs of sentences; expected {4 * _BLOCK} or more.")
     random, seconds, kinds = generator(seed, "pairs"), [], []
     for number, (d, s) in enumerate(chosen):
-        same = [*documents[d][:s], *documents[d][s + 2 :]]
-        other = documents[d - int(random.integers(1, max(len(documents), 2)))]
-        is_other = len(documents) > 1 and (number % 4 == 1 or not same)
-        kinds.append("follows" if number % 2 == 0 else "other document" if is_other else "same document")
-        seconds.append(documents[d][s + 1] if number % 2 == 0 else str(random.choice(other if is_other else same)))
+        kind, pool = "follows", [documents[d][s + 1]]
+        if number % 2:
+            kind, pool = "same document", [*documents[d][:s], *documents[d][s + 2 :]]
+            if len(documents) > 1 and (number % 4 == 1 or not pool):
+                kind, pool = "other document", [*documents[d - int(random.integers(1, len(documents)))]]
+        kinds.append(kind)
+        seconds.append(pool[int(random.integers(len(pool)))])
     sequences = encode_texts(firsts, seconds, model.tokenizer, max_length=model.max_length)
 
     def read(_: Any, *inputs: Any) -> Any:
@@ -313,7 +315,7 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
         LogisticRegression(C=1e6).fit(values[~test, None], follows[~test]).predict_proba(values[:, None])[:, 1]
         for values in (log_odds, shared)
     )
-    chances = {"model": 1 / (1 + np.exp(-log_odds)), "model, Platt": platt, "word overlap": overlap}
+    chances = {"model": 1 / (1 + np.exp(-log_odds.astype(float))), "model, Platt": platt, "word overlap": overlap}
     for name, chance in chances.items():
         right, p, y = (chance >= 0.5) == follows, chance[test], follows[test]
         parts = [part for part in (np.minimum(p * 10, 9).astype(int) == np.arange(10)[:, None]) if part.any()]
@@ -369,10 +371,6 @@ def _sample(documents: Documents, most: int, seed: int, *, ahead: int) -> list[t
     """Draw document and place of sentences with at least `ahead` others behind them."""
     every = [(d, s) for d, document in enumerate(documents) for s in range(len(document) - ahead)]
     return [every[index] for index in generator(seed, "sample").permutation(len(every))[:most]]
-
-
-def _table(model: LoadedModel) -> Values:
-    return np.asarray(model.encoder.word_embeddings.detach().float().cpu())
 
 
 def _unit(vectors: Values) -> Values:

@@ -295,7 +295,7 @@ def test_rows_of_wic_are_read_and_damaged_ones_named(tmp_path: Path, caplog: pyt
 def test_a_word_needs_sentences_that_have_it(random_model: LoadedModel) -> None:
     with pytest.raises(DataError, match="'bank' is not in 'the banks' as a whole word"):
         context.senses(random_model, "bank", {"a": ["the bank", "the banks"], "b": ["bank", "bank"]})
-    with pytest.raises(DataError, match="needs two senses or more, with two sentences or more of each"):
+    with pytest.raises(DataError, match="of each of two senses; there are a: 2, b: 1"):
         context.senses(random_model, "bank", {"a": ["the bank", "bank"], "b": ["bank"]})
 
 
