@@ -278,10 +278,10 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
 def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Measured:
     """Tell whether a sentence follows another one, on pairs of which half do, before and after calibration.
 
-    The other pairs have a random sentence, of the same document and of another one in turn. Platt's line (logistic
-    regression on the log odds; Platt 1999) is fitted on half of the text, and everything is scored on the other half.
-    The simple method is the same on the share of words that both have. `ece` is the expected calibration error of
-    P(follows) in ten bins (Guo et al., arXiv 1706.04599, section 2), which chance alone makes more than 0.
+    The other pairs have a random sentence, of the same document and of another one in turn. A line on the log odds
+    (Platt 1999) is fitted on half of the text, and everything is scored on the other half. The simple method is a line
+    on the share of words that both have. `ece` is the expected calibration error of P(follows) in ten bins (Guo et al.,
+    arXiv 1706.04599, section 2), which chance alone makes more than 0. ALBERT's head tells swapped sentences instead.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -301,12 +301,8 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
         kinds.append(kind)
         seconds.append(pool[int(random.integers(len(pool)))])
     sequences = encode_texts(firsts, seconds, model.tokenizer, max_length=model.max_length)
-
-    def read(_: Any, *inputs: Any) -> Any:
-        logits = model.model(*inputs, torch.zeros_like(inputs[0][:, :1])).nsp_logits
-        return logits[:, 0] - logits[:, 1]  # class 0 is the next segment
-
-    log_odds = _computed(model, sequences, read)
+    logits = _computed(model, sequences, lambda _, *inputs: model.model(*inputs, inputs[0][:, :1] * 0).nsp_logits)
+    log_odds = logits[:, 0] - logits[:, 1].astype(float)  # class 0 is the next segment
     bags = [[{*re.findall(r"\w+", text.lower())} for text in pair] for pair in zip(firsts, seconds, strict=True)]
     shared = np.array([len(first & second) / max(len(first | second), 1) for first, second in bags])
     kind_of, test = np.array(kinds), _second_half(groups)
@@ -315,7 +311,7 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
         LogisticRegression(C=1e6).fit(values[~test, None], follows[~test]).predict_proba(values[:, None])[:, 1]
         for values in (log_odds, shared)
     )
-    chances = {"model": 1 / (1 + np.exp(-log_odds.astype(float))), "model, Platt": platt, "word overlap": overlap}
+    chances = {"model": 1 / (1 + np.exp(-log_odds)), "model, Platt": platt, "word overlap": overlap}
     for name, chance in chances.items():
         right, p, y = (chance >= 0.5) == follows, chance[test], follows[test]
         parts = [part for part in (np.minimum(p * 10, 9).astype(int) == np.arange(10)[:, None]) if part.any()]
