@@ -1,0 +1,65 @@
+"""context: what context does to a word, measured on a user's files."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+
+import bertline
+from bertline.cli.commands import newest_model
+from bertline.cli.project import folder_or_name, of_caller
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.progress import say
+
+
+def context(arguments: list[str]) -> None:
+    """Measure what context does to a word; each option prints a table, next to what simple methods reach.
+
+        bertline context --word bank --text RIVER.txt MONEY.txt   similarity by layer; each file is a sense of the word
+        bertline context --wic dev.data.txt [TEST.data.txt]       same sense in two sentences? (gold.txt is next to it)
+        bertline context --text FILE ...                          blanks from both sides and the left; next sentences
+        bertline context --analogies FILE                         lines of four words, `: NAME` before a section
+
+    A text file is a document; a corpus folder gives its validation documents, of which --most 2000 sentences are drawn.
+    --model names a folder or a model of the hub, not the newest one here; --out FILE.json keeps the figures.
+    """
+    parser = argparse.ArgumentParser(prog="bertline context", add_help=False)
+    parser.add_argument("--model")
+    parser.add_argument("--word", nargs="+", default=[])
+    parser.add_argument("--most", type=int, default=2000)
+    for option, nargs in (("--wic", "+"), ("--text", "+"), ("--analogies", None), ("--out", None)):
+        parser.add_argument(option, type=of_caller, nargs=nargs)
+    parsed = parser.parse_args(arguments)
+    if not (parsed.wic or parsed.text or parsed.analogies) or len(parsed.wic or ()) > 2:
+        raise ConfigError("name files: --text FILE ..., --wic FILE [TEST_FILE] or --analogies FILE")
+    import pandas as pd
+
+    from bertline.inside import context as inside
+
+    name = newest_model() if parsed.model is None else folder_or_name(parsed.model)
+    model, measured = bertline.load(str(name)), []
+    texts = {str(path): inside.read_text([path]) for path in parsed.text or ()}
+    for word in parsed.word:
+        is_in = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE).search
+        of_senses = {name: [*filter(is_in, itertools.chain(*of_file))] for name, of_file in texts.items()}
+        measured.append(inside.senses(model, word, of_senses))
+    if parsed.wic:
+        measured.append(inside.wic(model, *map(inside.read_wic, parsed.wic)))
+    if texts and not parsed.word:
+        documents = [*itertools.chain(*texts.values())]
+        measured.append(inside.blanks(model, documents, most=parsed.most))
+        try:
+            measured.append(inside.next_sentences(model, documents, most=parsed.most))
+        except ArtifactError as error:  # many encoders have no such head
+            say(str(error))
+    if parsed.analogies:
+        measured.append(inside.analogies(model, inside.read_analogies(parsed.analogies)))
+    say(f"model: {name}")
+    for title, rows, facts in measured:
+        table = pd.DataFrame(rows).to_string(index=False, float_format="%.3f")
+        shown = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in facts.items())
+        say(f"\n{title}\n{table}\n{', '.join(one for one in shown if not one.startswith('reliability'))}")
+    if parsed.out:
+        parsed.out.write_text(json.dumps(measured, indent=1, default=lambda value: value.item()), encoding="utf-8")

@@ -1,0 +1,380 @@
+"""What context does to a word, measured: senses, WiC, blanks, analogies, next sentences, each next to what is simple.
+
+A text that is too long is cut to the window around its place (`num_cut`). Layer 0 is the output of the embeddings,
+which knows the position of a token but no other token. Intervals are of 95 %.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertline.corpus.sentences.learned import split_sentences
+from bertline.corpus.storage import read_documents
+from bertline.finetuning.encoding import Sequences, assemble, encode_texts, scoring_batches
+from bertline.foundation.errors import DataError
+from bertline.foundation.progress import warn
+from bertline.foundation.seeds import generator
+from bertline.inference.model import LoadedModel
+from bertline.tokenization.vocabulary import MASK
+
+Values = NDArray[Any]
+Documents = Sequence[Sequence[str]]
+Span = tuple[int, int]
+WicRow = tuple[str, tuple[str, str], tuple[Span, Span], bool]
+"""A word, two sentences, where it stands in each (`sentence[start:end]`), and whether its sense is the same."""
+_BATCH_TOKENS = 4096
+_BLOCK = 10
+"""Consecutive sentences that the bootstrap draws together, because neighbours are alike."""
+
+
+class Measured(NamedTuple):
+    """Figures of a measure: a table (`pandas.DataFrame(measured.rows)`), and what is said once."""
+
+    title: str
+    rows: list[dict[str, Any]]
+    facts: dict[str, Any]
+
+
+def read_text(paths: Sequence[Path]) -> list[list[str]]:
+    """Return sentences by document: a text file is one document; a corpus folder gives its validation split."""
+    documents = []
+    for path in paths:
+        if path.is_dir():
+            documents += [list(document.sentences) for document in read_documents(path, "validation")]
+        else:
+            documents.append([part for line in _lines(path) for part in split_sentences(" ".join(line.split()))])
+    return documents
+
+
+def read_analogies(path: Path) -> list[tuple[str, list[str]]]:
+    """Return section and words of lines of four words; `: NAME` begins a section."""
+    section, rows = "", []
+    for line in _lines(path):
+        section = line[1:].strip() if line.startswith(":") else section
+        rows += [] if line.startswith(":") else [(section, line.split())]
+    return rows
+
+
+def read_wic(path: Path) -> list[WicRow]:
+    """Read `dev.data.txt` of WiC and, next to it, `dev.gold.txt` (Pilehvar and Camacho-Collados, arXiv 1808.09121).
+
+    A line has the word, its part of speech, its places `i-j` in the two sentences (from 0, spaces divide words) and the
+    sentences, with tabs between; the same line of the other file has T or F. A row with a place that is outside is an
+    error. One with the place of another word is left out with a warning: WiC itself has such a row.
+    """
+    gold, rows = _lines(path.with_name(path.name.replace("data", "gold"))), []
+    for number, line in enumerate(_lines(path)):
+        try:
+            word, _, numbers, *two = line.split("\t")
+            found = [[*re.finditer(r"\S+", text)] for text in two]
+            first, second = (each[int(at)].span() for each, at in zip(found, numbers.split("-"), strict=True))
+            same = {"T": True, "F": False}[gold[number].strip()]
+        except (ValueError, KeyError, IndexError) as error:
+            raise DataError(
+                f"{path}:{number + 1} needs word, part of speech, places inside the sentences (2-4) and two sentences, "
+                f"tabs between, and T or F on this line of the gold file: {line!r}"
+            ) from error
+        # Any word may be a form (went of go), but not where a regular one stands elsewhere.
+        form = re.compile(rf"\b{re.escape(word)}(s|es|d|ed|ing)?\b", re.IGNORECASE)
+        at_place = two[0][slice(*first)], two[1][slice(*second)]
+        if any(form.search(text) and not form.search(of) for text, of in zip(two, at_place, strict=True)):
+            warn(f"{path}:{number + 1} is left out: at the places of {word!r} stand {' and '.join(at_place)}.")
+        else:
+            rows.append((word, (two[0], two[1]), (first, second), same))
+    return rows
+
+
+def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> tuple[dict[str, Values], int]:
+    """Compute the vectors of a place (`text[start:end]`) of each of n texts; several tokens are averaged.
+
+    Returns:
+        Vectors [n, size] by name, and how many texts were cut. `static` is the input embedding of the place, and `other
+        words` the sum of those of all other tokens, in no order.
+    """
+    layout, table = model.tokenizer.single, model.encoder.word_embeddings.detach().cpu().numpy()
+    sequences, bounds, static, others, num_cut = [], [], [], [], 0
+    encoded = model.tokenizer.encode_with_places(list(texts))
+    for text, (start, stop), (ids, offsets) in zip(texts, spans, encoded, strict=True):
+        own = [at for at, (begin, end) in enumerate(offsets) if begin < stop and end > start]
+        if not own:
+            raise DataError(f"{text[start:stop]!r} has no token of its own in {text!r}.")
+        window, first = _window(model, ids, own[0], own[-1] + 1)
+        sequences.append(layout.sequence(window))
+        bounds.append((len(layout.before) + first, len(layout.before) + first + len(own)))
+        static.append(table[ids[own[0] : own[-1] + 1]].mean(0))
+        others.append(table[ids[: own[0]] + ids[own[-1] + 1 :]].sum(0))
+        num_cut += len(window) < len(ids)
+    edges = torch.tensor(bounds, device=model.device)
+
+    def means(indices: Any, *inputs: Any) -> Any:
+        states = torch.stack(model.encoder.forward_in_detail(*inputs).hidden_states, dim=1)
+        at, (first, last) = torch.arange(states.shape[2], device=model.device), edges[indices].T[..., None]
+        own = ((at >= first) & (at < last)).float()
+        return torch.einsum("blsh,bs->blh", states, own / own.sum(1, keepdim=True))
+
+    layers = _computed(model, sequences, means)
+    by_layer = {f"layer {layer}": layers[:, layer] for layer in range(layers.shape[1])}
+    return {"static": np.stack(static), "other words": np.stack(others), **by_layer}, num_cut
+
+
+def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]) -> Measured:
+    """Compare a word's vectors within and between senses, and tell the sense by the nearest one in another sentence.
+
+    A static vector has a similarity of 1 with itself wherever it stands: it can but name the most frequent sense. The
+    word counts at all places where it stands as a whole word, in any case.
+    """
+    found = []
+    for number, (sense, text) in enumerate((sense, text) for sense, given in sentences.items() for text in given):
+        matches = [*re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)]
+        if not matches:
+            raise DataError(f"the word {word!r} is not in {text!r} as a whole word.")
+        found += [(text, match.span(), sense, number) for match in matches]
+    if len(sentences) < 2 or min(map(len, sentences.values())) < 2:
+        counts = ", ".join(f"{sense}: {len(given)}" for sense, given in sentences.items())
+        raise DataError(f"{word!r} needs two sentences or more of each of two senses; there are {counts or 'none'}.")
+    texts, spans, labels, numbers = zip(*found, strict=True)
+    (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
+    alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
+    for name, states in vectors.items():
+        similarity = _unit(states) @ _unit(states).T
+        right = label[np.where(apart, similarity, -np.inf).argmax(1)] == label
+        within, between = similarity[alike & apart].mean(), similarity[~alike].mean()
+        rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean()})
+    rows[0]["accuracy"] = Counter(labels).most_common(1)[0][1] / len(labels)
+    return Measured(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
+
+
+def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] = ()) -> Measured:
+    """Tell whether a word has the same sense in two sentences, by a threshold on the cosine of its vectors.
+
+    Thresholds and the layer are chosen on `rows` and scored on `test_rows`; without these on the words of one half, and
+    scored on those of the other. The most frequent answer is that of the scored rows, which favours it. The bootstrap
+    draws the rows of a word together.
+    """
+    if len({word for word, *_ in rows}) < 2 - bool(test_rows):
+        raise DataError("WiC needs rows of at least two words, or a second file, to choose on and to score on.")
+    words, texts, spans, answers = zip(*rows, *test_rows, strict=True)
+    word, same = np.array(words), np.array(answers)
+    test = np.arange(len(word)) >= len(rows) if test_rows else _second_half(word)
+    sides = [places(model, *side) for side in zip(zip(*texts, strict=True), zip(*spans, strict=True), strict=True)]
+    right = {"most frequent answer": same == (same[test].mean() >= 0.5)}
+    for name, first in sides[0][0].items():
+        cosine = (_unit(first) * _unit(sides[1][0][name])).sum(1)
+        thresholds = np.append(np.unique(cosine[~test]), np.inf)
+        best = ((cosine[~test] >= thresholds[:, None]) == same[~test]).sum(1).argmax()
+        right[name] = (cosine >= thresholds[best]) == same
+    table = []
+    for name, hits in right.items():
+        table.append({"vectors": name, "where_chosen": hits[~test].mean(), "test": hits[test].mean()})
+        table[-1]["interval"] = interval(hits[test], word[test])
+    chosen, simple = max(table[3:], key=lambda row: row["where_chosen"]), max(table[:3], key=lambda row: row["test"])
+    gain = right[chosen["vectors"]][test] * 1.0 - right[simple["vectors"]][test]
+    facts = {"rows": int((~test).sum()), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
+    facts |= {"chosen": chosen["vectors"], "strongest_simple": simple["vectors"], **_gain(gain, word[test])}
+    return Measured("WiC: the same sense?", table, facts)
+
+
+def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Measured:
+    """Fill a blank in each of `most` sentences from both sides and, by the same encoder, from the left side alone.
+
+    A blank is a whole word of one token, drawn at random. What stands at its right is removed, with [SEP] behind the
+    blank (as if the sentence ended there) or nothing at all, or it is hidden by as many [MASK]. No encoder was trained
+    to read so: this is what it loses, not what a model made for reading from left to right reaches. `nats` is the mean
+    of -log p. The unigram distribution is that of the text's other such words (unseen ones by Good and Turing).
+    """
+    model.fill_mask(MASK, top_k=1)  # raises without the head
+    tokenizer, layout, mask = model.tokenizer, model.tokenizer.single, model.tokenizer.mask_id
+    chosen = _sample(documents, most, seed, ahead=0)
+    texts = [documents[d][s] for d, s in chosen]
+    random, counts, found, num_cut = generator(seed, "blanks"), Counter[int](), [], 0
+    for text, (d, s), (ids, offsets) in zip(texts, chosen, tokenizer.encode_with_places(texts), strict=True):
+        words = {match.span() for match in re.finditer(r"[^\W\d_]+", text)}
+        whole = [at for at, span in enumerate(offsets) if span in words and ids[at] != tokenizer.unk_id]
+        counts.update(ids[at] for at in whole)
+        if whole:
+            at = int(random.choice(whole))
+            window, first = _window(model, ids, at, at + 1)
+            found.append(([*layout.before, *window[:first], mask], window[first + 1 :], ids[at], f"{d}/{s // _BLOCK}"))
+            num_cut += len(window) < len(ids)
+    if len({block for *_, block in found}) < 2:
+        raise DataError(f"the text has words in {len(found)} sentences; expected {2 * _BLOCK} or more.")
+    left, right, targets, blocks = zip(*found, strict=True)
+    end, both = list(layout.after), list(zip(left, right, strict=True))
+    sequences = {"both sides": [before + behind + end for before, behind in both]}
+    sequences |= {"left, [SEP]": [before + end for before in left], "left": list(left)}
+    sequences["left, [MASK]s"] = [before + [mask] * len(behind) + end for before, behind in both]
+    wanted, place = torch.tensor(targets)[:, None], torch.tensor([[len(before) - 1] for before in left])
+
+    def fill(indices: Any, *inputs: Any) -> Any:
+        logits = model.model(*inputs, place[indices].to(model.device)).mlm_logits[:, 0].log_softmax(-1)
+        target = wanted[indices].to(model.device)
+        return torch.cat([logits.argmax(-1, keepdim=True) == target, -logits.gather(1, target)], dim=1)
+
+    scores = {name: _computed(model, of_name, fill) for name, of_name in sequences.items()}
+    number, seen = counts.total(), np.array([counts[index] for index in targets])
+    unseen = max(sum(count == 1 for count in counts.values()), 1) / number
+    nats = -np.log((1 - unseen) * (seen - 1) / (number - 1) + unseen / tokenizer.vocab_size)
+    scores["unigram"] = np.stack([np.array(targets) == counts.most_common(1)[0][0], nats], axis=1)
+    rows = []
+    for name, values in scores.items():
+        lost, more = (scores["both sides"] - values).T * [[1], [-1]]
+        rows.append({"reads": name, "accuracy": values[:, 0].mean(), "nats": values[:, 1].mean()})
+        rows[-1] |= {"lost": lost.mean(), "lost_interval": interval(lost, blocks)}
+        rows[-1] |= {"more_nats": more.mean(), "more_nats_interval": interval(more, blocks)}
+    facts = {"blanks": len(targets), "sentences_without_a_word": len(texts) - len(targets), "num_cut": num_cut}
+    return Measured("Blanks: both sides against the left side alone", rows, facts)
+
+
+def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> Measured:
+    """Answer "a is to b as c is to ?" by the token whose input embedding is nearest to b - a + c, and by less.
+
+    `c_alone` is the nearest neighbour of c, `random_pair` has two random tokens for a and b. As usual, a, b and c are
+    no answers; `inputs_allowed` is the accuracy of b - a + c when they are, and `answers_input` how often it names one
+    of them then. Rows with a word of several tokens are left out. (Mikolov et al., arXiv 1301.3781, section 4; Linzen,
+    arXiv 1606.07736: what neighbours alone explain.)
+    """
+    tokenizer, special = model.tokenizer, sorted(model.tokenizer.special_ids)
+    encoded = [(section, tokenizer.encode_words(list(words))) for section, words in rows]
+    known = [(section, np.ravel(ids)) for section, ids in encoded if [*map(len, ids)] == [1] * 4]
+    known = [(section, ids) for section, ids in known if not np.isin(ids, special).any()]
+    if not known:
+        raise DataError(f"none of the {len(rows)} analogies has four words that are one token each in this vocabulary.")
+    table = _unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
+    sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
+    others = np.setdiff1d(np.arange(len(table)), special)
+    (a, b, c, wanted), (x, y) = every.T, generator(seed, "analogies").choice(others, size=(2, len(every)))
+
+    def answers(queries: Values, given: Values = every[:, :3]) -> Values:
+        parts = []
+        for start in range(0, len(queries), 512):
+            similarity = queries[start : start + 512] @ table.T
+            similarity[:, special] = -np.inf
+            np.put_along_axis(similarity, given[start : start + 512], -np.inf, axis=1)
+            parts.append(similarity.argmax(1))
+        return np.concatenate(parts)
+
+    offset = table[b] - table[a] + table[c]
+    free = answers(offset, every[:, :0])
+    right = {"offset": answers(offset) == wanted, "c_alone": answers(table[c]) == wanted}
+    right |= {"random_pair": answers(table[y] - table[x] + table[c]) == wanted, "inputs_allowed": free == wanted}
+    right["answers_input"] = (free[:, None] == every[:, :3]).any(1)
+    lines = []
+    for name in [*dict.fromkeys(sections.tolist()), "all"]:
+        part = (sections == name) | (name == "all")
+        lines.append({"section": name, "rows": part.sum(), **{key: hits[part].mean() for key, hits in right.items()}})
+    facts = {"left_out": len(rows) - len(known), "by_chance": 1 / (len(others) - 3)}
+    gain = _gain(right["offset"] * 1.0 - right["c_alone"], [f"{one} {other}" for *_, one, other in every])
+    return Measured("Analogies on input embeddings", lines, facts | gain)
+
+
+def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Measured:
+    """Tell whether a sentence follows another one, on pairs of which half do, before and after calibration.
+
+    The other pairs have a random sentence, of the same document and of another one in turn. A line on the log odds
+    (Platt 1999) is fitted on half of the text, and everything is scored on the other half. The simple method is a line
+    on the share of words that both have. `ece` is the expected calibration error of P(follows) in ten bins (Guo et al.,
+    arXiv 1706.04599, section 2), which chance alone makes more than 0. ALBERT's head tells swapped sentences instead.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    model.next_sentence("a", "b")  # raises without the head
+    documents = [document for document in documents if document]
+    chosen = _sample(documents, most, seed, ahead=1)
+    firsts, groups = [documents[d][s] for d, s in chosen], np.array([f"{d}/{s // _BLOCK}" for d, s in chosen])
+    if len({*groups}) < 4:
+        raise DataError(f"the text has {len(chosen)} pairs of sentences; expected {4 * _BLOCK} or more.")
+    random, seconds, kinds = generator(seed, "pairs"), [], []
+    for number, (d, s) in enumerate(chosen):
+        kind, pool = "follows", [documents[d][s + 1]]
+        if number % 2:
+            kind, pool = "same document", [*documents[d][:s], *documents[d][s + 2 :]]
+            if len(documents) > 1 and (number % 4 == 1 or not pool):
+                kind, pool = "other document", [*documents[d - int(random.integers(1, len(documents)))]]
+        kinds.append(kind)
+        seconds.append(pool[int(random.integers(len(pool)))])
+    sequences = encode_texts(firsts, seconds, model.tokenizer, max_length=model.max_length)
+    logits = _computed(model, sequences, lambda _, *inputs: model.model(*inputs, inputs[0][:, :1] * 0).nsp_logits)
+    log_odds = logits[:, 0] - logits[:, 1].astype(float)  # class 0 is the next segment
+    bags = [[{*re.findall(r"\w+", text.lower())} for text in pair] for pair in zip(firsts, seconds, strict=True)]
+    shared = np.array([len(first & second) / max(len(first | second), 1) for first, second in bags])
+    kind_of, test = np.array(kinds), _second_half(groups)
+    follows, rows, bins = kind_of == "follows", [], {}
+    platt, overlap = (
+        LogisticRegression(C=1e6).fit(values[~test, None], follows[~test]).predict_proba(values[:, None])[:, 1]
+        for values in (log_odds, shared)
+    )
+    chances = {"model": 1 / (1 + np.exp(-log_odds)), "model, Platt": platt, "word overlap": overlap}
+    for name, chance in chances.items():
+        right, p, y = (chance >= 0.5) == follows, chance[test], follows[test]
+        parts = [part for part in (np.minimum(p * 10, 9).astype(int) == np.arange(10)[:, None]) if part.any()]
+        bins[name] = [[int(part.sum()), float(p[part].mean()), float(y[part].mean())] for part in parts]
+        rows.append({"probabilities": name, "accuracy": right[test].mean()})
+        rows[-1] |= {"interval": interval(right[test], groups[test])}
+        rows[-1] |= {kind: right[test & (kind_of == kind)].mean() for kind in sorted({*kinds})}
+        rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean()}
+        rows[-1] |= {"ece": sum(pairs * abs(mean - share) for pairs, mean, share in bins[name]) / len(y)}
+    gain = ((platt >= 0.5) == follows) * 1.0 - ((overlap >= 0.5) == follows)
+    facts = {"pairs": len(chosen), "test_pairs": len(y), "num_cut": int(sequences.cut.sum()), "reliability": bins}
+    return Measured("Does the second sentence follow the first?", rows, facts | _gain(gain[test], groups[test]))
+
+
+def interval(values: Values, groups: Sequence[str] | Values) -> list[float]:
+    """Return the 95 % interval of a mean, by the bootstrap over groups of values."""
+    group = np.unique(groups, return_inverse=True)[1]
+    sums, sizes = np.bincount(group, values), np.bincount(group)
+    drawn = generator(0, "interval").integers(len(sums), size=(1000, len(sums)))
+    bounds = np.quantile(sums[drawn].sum(1) / sizes[drawn].sum(1), [0.025, 0.975])
+    return [round(float(bound), 4) for bound in bounds]
+
+
+def _gain(difference: Values, groups: Sequence[str] | Values) -> dict[str, Any]:
+    return {"gain": float(difference.mean()), "gain_interval": interval(difference, groups)}
+
+
+def _computed(model: LoadedModel, given: Sequences | list[list[int]], read: Callable[..., Any]) -> Values:
+    """Return what `read` makes of indices, input_ids, token_type_ids and attention_mask of batches, in order."""
+    parts, order, pad_id = [], [], model.tokenizer.pad_id
+    sequences = assemble(given, [*map(len, given)], pad_id=pad_id) if isinstance(given, list) else given
+    with torch.no_grad():
+        for indices, batch in scoring_batches(sequences, max_tokens=_BATCH_TOKENS):
+            inputs = (values.to(model.device) for values in batch.values())
+            parts.append(read(torch.from_numpy(indices), *inputs).float().cpu().numpy())
+            order.append(indices)
+    return np.concatenate(parts)[np.argsort(np.concatenate(order))]
+
+
+def _window(model: LoadedModel, ids: list[int], first: int, last: int) -> tuple[list[int], int]:
+    """Return the tokens that fit around a place, and where it begins among them."""
+    room = model.tokenizer.single.room(model.max_length)
+    start = max(min((first + last - room) // 2, len(ids) - room), 0)
+    return ids[start : start + room], first - start
+
+
+def _second_half(groups: Values) -> NDArray[np.bool_]:
+    names, group = np.unique(groups, return_inverse=True)
+    return (generator(0, "halves").permutation(len(names)) >= len(names) // 2)[group]
+
+
+def _sample(documents: Documents, most: int, seed: int, *, ahead: int) -> list[tuple[int, int]]:
+    """Draw document and place of sentences with at least `ahead` others behind them."""
+    every = [(d, s) for d, document in enumerate(documents) for s in range(len(document) - ahead)]
+    return [every[index] for index in generator(seed, "sample").permutation(len(every))[:most]]
+
+
+def _unit(vectors: Values) -> Values:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error

@@ -1,0 +1,318 @@
+"""What context does to a word, on encoders whose weights are set so that the answers are known."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+from bertline.cli.context import context as command
+from bertline.foundation.errors import ArtifactError, ConfigError, DataError
+from bertline.inference.loading import load
+from bertline.inference.model import LoadedModel
+from bertline.inside import context
+from bertline.inside.context import Measured
+
+WORDS = ("the", "river", "money", "bank", "plant")
+POSITIONS = 11
+SIZE = 2 * (len(WORDS) + POSITIONS)
+
+
+@pytest.fixture(scope="session")
+def reader_of_neighbour(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], LoadedModel]:
+    """An encoder of one layer and one head, which adds to each token the word at a distance of -1 or 1, 3 times.
+
+    Each word and each position has a pair of channels of its own, (1, -1), so that LayerNorm changes nothing but scale.
+    """
+
+    def make(distance: int) -> LoadedModel:
+        sizes = {"hidden_size": SIZE, "num_hidden_layers": 1, "num_attention_heads": 1}
+        folder = tmp_path_factory.mktemp("planted")
+        tiny.write_encoder(folder, heads=True, words=WORDS, max_position_embeddings=POSITIONS, **sizes)
+        model = load(str(folder), device="cpu")
+        pairs = torch.zeros(SIZE // 2, SIZE)
+        pairs[torch.arange(SIZE // 2), ::2] = torch.eye(SIZE // 2)
+        pairs[torch.arange(SIZE // 2), 1::2] = -torch.eye(SIZE // 2)
+        of_words, of_places = pairs[: len(WORDS)], pairs[len(WORDS) :]
+        with torch.no_grad():
+            for name, parameter in model.model.named_parameters():
+                if "norm" not in name:
+                    parameter.zero_()
+            bert, layer = model.model.bert, model.model.bert.layers[0]
+            bert.embeddings.word_embeddings.weight[len(tiny.SPECIAL) :] = of_words
+            bert.embeddings.position_embeddings.weight[:] = of_places
+            query, key, value = layer.query_key_value.weight.view(3, SIZE, SIZE)
+            asked = torch.roll(of_places, -distance, dims=0)
+            query[:] = 10 * asked.T @ of_places
+            key[:] = of_places.T @ of_places / 2
+            value[:] = of_words.T @ of_words / 2
+            layer.attention_output.weight[:] = 3 * torch.eye(SIZE)
+            model.model.mlm_head.transform.weight[:] = torch.eye(SIZE)
+        return model
+
+    return make
+
+
+@pytest.fixture
+def random_model(tmp_path: Path) -> LoadedModel:
+    folder = tiny.write_encoder(tmp_path / "random", heads=True, words=(*WORDS, "##s", "."), initializer_range=0.5)
+    return load(str(folder), device="cpu")
+
+
+def by(measured: Measured, key: str) -> dict[str, dict[str, Any]]:
+    return {str(row[key]): row for row in measured.rows}
+
+
+def test_a_sense_that_lies_in_the_word_before_is_found_by_the_layer_that_reads_it_alone(reader_of_neighbour) -> None:
+    sentences = {
+        "water": ["river bank money", "the river Bank money", "the the river bank money"],
+        "wealth": ["money bank river", "the money bank river", "the the money bank river"],
+    }
+    rows = by(context.senses(reader_of_neighbour(-1), "bank", sentences), "vectors")
+    # The other words are the same, and so is the place: without their order, the nearest is of the other sense.
+    assert rows["static"] == {"vectors": "static", "within": 1, "between": 1, "accuracy": 0.5} | {
+        key: pytest.approx(1) for key in ("within", "between")
+    }
+    assert rows["other words"]["accuracy"] == rows["layer 0"]["accuracy"] == 0
+    assert rows["layer 1"]["accuracy"] == 1
+    assert rows["layer 0"]["within"] < rows["layer 0"]["between"]
+    assert rows["layer 1"]["within"] > rows["layer 1"]["between"] + 0.5
+    # An encoder that reads the word behind knows it as well; there it is the other one that differs.
+    assert by(context.senses(reader_of_neighbour(1), "bank", sentences), "vectors")["layer 1"]["accuracy"] == 1
+
+
+def wic_row(word: str, first: str, second: str, same: bool) -> context.WicRow:
+    spans = tuple((text.index(word), text.index(word) + len(word)) for text in (first, second))
+    return word, (first, second), spans, same  # type: ignore[return-value]
+
+
+def test_wic_chooses_the_layer_that_knows_and_scores_it_on_other_words(reader_of_neighbour) -> None:
+    rows = [
+        wic_row(word, f"{start}{a} {word} {b}", f"{end}{c} {word} {d}", (a, b) == (c, d))
+        for word in ("bank", "plant")
+        for start in ("", "the ")
+        for end in ("", "the the ")
+        for a, b in (("river", "money"), ("money", "river"))
+        for c, d in (("river", "money"), ("money", "river"))
+    ]
+    measured = context.wic(reader_of_neighbour(-1), rows)
+    table, facts = by(measured, "vectors"), measured.facts
+    assert (facts["rows"], facts["test_rows"], facts["chosen"], facts["gain"]) == (16, 16, "layer 1", 0.5)
+    assert table["layer 1"]["test"] == 1 and table["layer 1"]["interval"] == [1, 1]
+    assert [table[name]["test"] for name in ("most frequent answer", "static", "other words", "layer 0")] == [0.5] * 4
+    # With rows of its own to be scored on, a word may be in both; their answers play no part in the choice.
+    swapped = [(*row[:3], not row[3]) for row in rows]
+    assert by(context.wic(reader_of_neighbour(-1), rows, swapped), "vectors")["layer 1"]["test"] == 0
+    alike = by(context.wic(reader_of_neighbour(-1), rows, [row for row in rows if row[3]]), "vectors")
+    assert alike["most frequent answer"]["test"] == 1
+    with pytest.raises(DataError, match="at least two words"):
+        context.wic(reader_of_neighbour(-1), rows[:16])
+
+
+def test_who_reads_the_right_neighbour_loses_all_without_it_and_who_reads_the_left_one_nothing(
+    reader_of_neighbour,
+) -> None:
+    documents = [[f"{word} {word}" for word in ("river", "money", "bank", "plant")] * 20]
+    right = by(context.blanks(reader_of_neighbour(1), documents), "reads")
+    assert 0.35 < right["both sides"]["accuracy"] < 0.65  # the first of the two words
+    # Where no token is behind the blank at all, its attention is uniform, which finds the copy at the left.
+    assert right["left"]["accuracy"] == pytest.approx(1 - right["both sides"]["accuracy"])
+    for name in ("left, [SEP]", "left, [MASK]s"):
+        assert right[name]["accuracy"] == 0
+        assert right[name]["lost"] == pytest.approx(right["both sides"]["accuracy"])
+        assert right[name]["lost_interval"][0] > 0.2
+        assert right[name]["more_nats"] > 0
+    left = by(context.blanks(reader_of_neighbour(-1), documents), "reads")
+    for name in ("left, [SEP]", "left", "left, [MASK]s"):
+        # Only the second of the two words has its copy at the left.
+        assert left[name]["lost"] == 0 and left[name]["more_nats"] == pytest.approx(0, abs=1e-5)
+    # Each of the four words is 39 of the other 159; the mass of unseen words is that of one.
+    expected = -np.log((1 - 1 / 160) * 39 / 159 + 1 / 160 / (len(tiny.SPECIAL) + len(WORDS)))
+    assert left["unigram"]["nats"] == pytest.approx(expected)
+    assert left["unigram"]["accuracy"] == pytest.approx(0.25, abs=0.1)
+
+
+def test_blanks_are_filled_as_fill_mask_does(random_model: LoadedModel) -> None:
+    measured = context.blanks(random_model, [["the Bank."] * 30], most=25)
+    guesses = [
+        {guess.token: guess.probability for guess in random_model.fill_mask(text, top_k=99)[0]}[word]
+        for text, word in (("[MASK] bank.", "the"), ("the [MASK].", "bank"))
+    ]
+    number = measured.facts["blanks"]
+    assert number == 25
+    expected = {-(k * np.log(guesses[0]) + (number - k) * np.log(guesses[1])) / number for k in range(number + 1)}
+    assert min(abs(measured.rows[0]["nats"] - one) for one in expected) < 1e-5
+    # No part of a word is a blank, and nothing else than words.
+    with pytest.raises(DataError, match="has words in 0 sentences"):
+        context.blanks(random_model, [["banks . 3 ..."] * 30])
+
+
+def test_vectors_of_places_are_those_of_span_vectors_and_of_the_window_around_a_place(
+    random_model: LoadedModel,
+) -> None:
+    texts = ["The river banks.", "money", "the plant . the bank . the"]
+    spans = [(10, 15), (0, 5), (16, 20)]
+    vectors, num_cut = context.places(random_model, texts, spans)
+    for number, (text, span) in enumerate(zip(texts, spans, strict=True)):
+        for layer, states in enumerate(random_model.span_vectors(text, [span]).vectors[:, 0]):
+            np.testing.assert_allclose(vectors[f"layer {layer}"][number], states, atol=1e-5)
+    assert num_cut == 0 and not vectors["other words"][1].any()
+    long = "the " * 30 + "bank" + " river" * 30
+    cut, num_cut = context.places(random_model, [long], [(120, 124)])
+    window = "the " * 7 + "bank" + " river" * 6
+    whole, _ = context.places(random_model, [window], [(28, 32)])
+    assert num_cut == 1
+    np.testing.assert_allclose(cut["layer 2"], whole["layer 2"], atol=1e-5)
+    with pytest.raises(DataError, match="no token of its own"):
+        context.places(random_model, ["the  bank"], [(3, 4)])
+
+
+def test_analogies_are_those_of_a_naive_search(random_model: LoadedModel) -> None:
+    words = [word for word in random_model.tokenizer.vocab if word not in tiny.SPECIAL]
+    random = np.random.default_rng(0)
+    rows = [(f"part {number % 2}", [*random.choice(words[:5], 4)]) for number in range(40)]
+    measured = context.analogies(random_model, [*rows, ("", ["banks", "the", "bank", "river"])])
+    table = dict(zip(words, random_model.encoder.word_embeddings.detach().numpy()[5:], strict=True))
+    unit = {word: vector / np.linalg.norm(vector) for word, vector in table.items()}
+
+    def nearest(query: np.ndarray, without: list[str]) -> str:
+        return max((word for word in words if word not in without), key=lambda word: float(unit[word] @ query))
+
+    offsets = [(unit[b] - unit[a] + unit[c], [a, b, c], d) for _, (a, b, c, d) in rows]
+    part = by(measured, "section")
+    assert part["all"]["rows"] == 40 and measured.facts["left_out"] == 1
+    assert measured.facts["by_chance"] == pytest.approx(1 / (len(words) - 3))
+    for name, chosen in (("all", slice(None)), ("part 1", slice(1, None, 2))):
+        of_part = offsets[chosen]
+        assert part[name]["offset"] == np.mean([nearest(query, given) == d for query, given, d in of_part])
+        assert part[name]["inputs_allowed"] == np.mean([nearest(query, []) == d for query, _, d in of_part])
+        assert part[name]["answers_input"] == np.mean([nearest(query, []) in given for query, given, _ in of_part])
+        assert part[name]["c_alone"] == np.mean([nearest(unit[given[2]], given) == d for _, given, d in of_part])
+    with pytest.raises(DataError, match="none of the 1 analogies"):
+        context.analogies(random_model, [("", ["banks", "the", "bank", "river"])])
+
+
+def test_a_planted_offset_answers_where_the_neighbour_alone_does_not(random_model: LoadedModel) -> None:
+    vectors = np.zeros((7, 32), dtype=np.float32)
+    vectors[:4, :4] = [[1, 0, 0.1, 0], [0, 1, 0.1, 0], [1, 0, 1, 0], [0, 1, 1, 0]]  # the, river, money, bank
+    vectors[4:, :4] = [[1, 0, 0.9, 0.5], [0, 0, 0, -1], [-1, -1, 0, 0]]  # plant is the neighbour of money
+    with torch.no_grad():
+        random_model.encoder.word_embeddings[5:] = torch.from_numpy(vectors)
+    row = context.analogies(random_model, [("", ["the", "river", "money", "bank"])]).rows[-1]
+    assert (row["offset"], row["c_alone"]) == (1, 0)
+
+
+@pytest.fixture
+def follower(random_model: LoadedModel) -> Iterator[LoadedModel]:
+    """Says with log odds of 8 that B follows where its first word is that behind the first of A; wrong in one of 5."""
+    heads = random_model.model
+
+    def forward(input_ids: torch.Tensor, types: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor) -> Any:
+        second = torch.where(types == 1, input_ids, 0).cummax(1).values
+        is_next = second.gather(1, types.argmax(1, keepdim=True))[:, 0] == input_ids[:, 1] + 1
+        is_wrong = input_ids[:, 1] % 5 == 0
+        odds = torch.where(is_next ^ is_wrong, 8.0, -8.0)
+        return SimpleNamespace(nsp_logits=torch.stack([odds / 2, -odds / 2], dim=1))
+
+    forward.forward_everywhere = heads.forward_everywhere  # type: ignore[attr-defined]
+    random_model.model = forward
+    yield random_model
+
+
+def test_next_sentences_are_scored_by_kind_and_calibrated_on_the_other_half(follower: LoadedModel, tmp_path) -> None:
+    words = tuple(f"w{number}" for number in range(400))
+    tiny.write_vocabulary(tmp_path, words)
+    follower.tokenizer = type(follower.tokenizer).load(tmp_path)
+    documents = [[f"{word} the" for word in words[start : start + 40]] for start in range(0, 400, 40)]
+    measured = context.next_sentences(follower, documents)
+    rows = by(measured, "probabilities")
+    raw, platt, overlap = rows["model"], rows["model, Platt"], rows["word overlap"]
+    for kind in ("accuracy", "follows", "same document", "other document"):
+        assert raw[kind] == platt[kind] == pytest.approx(0.8, abs=0.12)
+    assert raw["ece"] == pytest.approx(0.2, abs=0.05) and platt["ece"] < 0.06
+    assert platt["nats"] == pytest.approx(0.5, abs=0.08) and raw["nats"] > 1.2
+    assert overlap["accuracy"] == pytest.approx(0.5, abs=0.1)  # every pair has the same word in common
+    assert measured.facts["gain_interval"][0] > 0.15
+    assert sum(pairs for pairs, *_ in measured.facts["reliability"]["model"]) == measured.facts["test_pairs"]
+    with pytest.raises(DataError, match="has 3 pairs of sentences; expected 40"):
+        context.next_sentences(follower, [["the bank"] * 4])
+
+
+def test_chances_are_those_of_next_sentence(random_model: LoadedModel) -> None:
+    measured = context.next_sentences(random_model, [["The river.", "The river."] * 30])
+    (((_, mean, _),),) = (measured.facts["reliability"]["model"],)
+    assert mean == pytest.approx(random_model.next_sentence("The river.", "The river."), abs=1e-5)
+    assert "other document" not in measured.rows[0]
+
+
+def test_what_a_model_without_heads_cannot_do_is_said(tmp_path: Path) -> None:
+    model = load(str(tiny.write_encoder(tmp_path)), device="cpu")
+    with pytest.raises(ArtifactError, match="no masked language model head"):
+        context.blanks(model, [["word1 word2"] * 30])
+    with pytest.raises(ArtifactError, match="no next sentence head"):
+        context.next_sentences(model, [["word1 word2"] * 30])
+
+
+def test_an_interval_knows_that_values_of_a_group_are_not_independent() -> None:
+    values = np.random.default_rng(1).normal(size=400)
+    low, high = context.interval(values, np.arange(400).astype(str))
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
+    low, high = context.interval(np.repeat(values[:40], 10), np.repeat(np.arange(40), 10).astype(str))
+    assert high - low == pytest.approx(2 * 1.96 * values[:40].std() / np.sqrt(40), rel=0.15)
+
+
+def write_wic(folder: Path, *lines: str, gold: str = "T\nF\n") -> Path:
+    (folder / "dev.gold.txt").write_text(gold)
+    (path := folder / "dev.data.txt").write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_rows_of_wic_are_read_and_damaged_ones_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    went = "go\tV\t1-0\tHe went there .\tGo on !"
+    rows = context.read_wic(write_wic(tmp_path, "bank\tN\t1-2\tThe banks , the bank\tA  steep bank", went))
+    assert rows[0] == ("bank", ("The banks , the bank", "A  steep bank"), ((4, 9), (9, 13)), True)
+    assert rows[1][2:] == (((3, 7), (0, 2)), False)
+    for wrong in ("bank\tN\t1-9\tThe bank\tA bank", "bank\tN\t1\tThe bank\tA bank", "bank\tN\t0-1\tThe bank", "bank"):
+        with pytest.raises(DataError, match=r"dev\.data\.txt:2 needs word, part of speech, places inside"):
+            context.read_wic(write_wic(tmp_path, went, wrong))
+    with pytest.raises(DataError, match=r"dev\.data\.txt:2 .*gold"):
+        context.read_wic(write_wic(tmp_path, went, went, gold="T\n"))
+    logging.getLogger("bertline").addHandler(caplog.handler)
+    assert len(context.read_wic(write_wic(tmp_path, went, "bank\tN\t0-1\tThe bank\tA bank"))) == 1
+    assert "dev.data.txt:2 is left out: at the places of 'bank' stand The and bank" in caplog.text
+    with pytest.raises(DataError, match="cannot be read as UTF-8 text"):
+        context.read_wic(tmp_path / "missing.data.txt")
+
+
+def test_a_word_needs_sentences_that_have_it(random_model: LoadedModel) -> None:
+    with pytest.raises(DataError, match="'bank' is not in 'the banks' as a whole word"):
+        context.senses(random_model, "bank", {"a": ["the bank", "the banks"], "b": ["bank", "bank"]})
+    with pytest.raises(DataError, match="of each of two senses; there are a: 2, b: 1"):
+        context.senses(random_model, "bank", {"a": ["the bank", "bank"], "b": ["bank"]})
+
+
+def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
+    tmp_path: Path, random_model: LoadedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("The bank. The river bank.\n\n" * 20)
+    (tmp_path / "analogies.txt").write_text(": rest\nthe river money bank\n")
+    texts, folder = [str(tmp_path / name) for name in ("a.txt", "b.txt")], str(tmp_path / "random")
+    command(["--model", folder, "--text", *texts, "--analogies", str(tmp_path / "analogies.txt")])
+    printed = capsys.readouterr().out
+    for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "rest"):
+        assert shown in printed
+    command(["--model", folder, "--word", "bank", "--text", *texts, "--out", str(tmp_path / "figures.json")])
+    assert "Senses of 'bank'" in capsys.readouterr().out
+    ((title, rows, facts),) = json.loads((tmp_path / "figures.json").read_text())
+    assert (title, len(rows), facts["places"]) == ("Senses of 'bank'", 5, 80)
+    with pytest.raises(ConfigError, match="name files"):
+        command(["--word", "bank"])
