@@ -28,8 +28,13 @@ _LARGEST = 24 * 16 * 64
 _MAX_WEIGHTS = _LARGEST * 64
 _MAX_VECTORS = 3 * _LARGEST * 64
 """Numbers of queries, keys and values together, with 64 channels for a head."""
+_ROOM = 1_100_000, 900_000
+"""Numbers of a page of 12 layers of 12 heads and 32 tokens, and the characters for them; each further number has one."""
 _FEW = 1 << 18
-"""A page with fewer numbers than this has them with eight times the precision."""
+"""A page with fewer numbers than this has room for eight times the precision."""
+_STEPS = {"scores": 0.01, "similarity": 0.01, "map": 0.01}
+"""Steps to whose multiples numbers are rounded; those of vectors follow from the room that is left."""
+_BY_HEAD = ("query", "key", "value")
 _NUM_GUESSES = 4
 _LEAST_PROBABILITY = 1e-12
 _NO_VECTORS = (
@@ -58,7 +63,7 @@ class Lens:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """What the page shows of one model; `arrays` and their steps as `packed` takes them."""
+    """What the page shows of one model."""
 
     name: str
     description: str
@@ -78,7 +83,7 @@ class ModelFacts:
     """Why `vectors`, `embeddings` or `lens` are not there, a sentence each."""
     left_out: list[str]
     """What a shorter text would show as well, a sentence each."""
-    arrays: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]
+    arrays: dict[str, NDArray[np.float32]]
 
 
 def look(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> tuple[str, list[str]]:
@@ -107,21 +112,22 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
     """Return what the page shows of a model for a text or pair; see `look`."""
     tokenizer, config = model.tokenizer, model.encoder.config
     if pair is not None and not tokenizer.pair.between:
-        raise DataError(
-            f"{model.name} cannot read two texts: its tokenizer puts nothing between them. Leave --pair out."
-        )
+        raise DataError(f"{model.name} reads no two texts: its tokenizer puts nothing between them. Leave --pair out.")
     read = [BLANK.sub(MASK, each).replace(MASK, tokenizer.mask_token) for each in (text, pair) if each is not None]
     for each in read:
         if not tokenizer.encode(each):
             raise DataError(f"{each!r} has no token for {model.name}; give a text with words.")
     inside = model.inside(*read)
-    ids = [tokenizer.backend.token_to_id(token) for token in inside.tokens]
+    of_token = tokenizer.backend.get_vocab()
+    ids = [of_token[token] for token in inside.tokens]
     num_layers, num_heads, num_tokens, _ = inside.probabilities.shape
     shown = min(num_tokens, int((_MAX_WEIGHTS / (num_layers * num_heads)) ** 0.5))
     family = FAMILIES[config.family]
     own = ", ".join(name for name, one in FAMILIES.items() if one.wrapping is None)
-    missing, left_out, embeddings = {}, [], {}
-    arrays: dict[str, Any] = {"scores": _absolute(_scores(inside, shown), 0.01)}
+    missing: dict[str, str] = {}
+    left_out: list[str] = []
+    embeddings: dict[str, Any] = {}
+    arrays: dict[str, Any] = {"scores": _scores(inside, shown)}
     if inside.query is None or inside.key is None or inside.value is None:
         missing["vectors"] = _NO_VECTORS.format(title=family.title, own=own)
         missing["embeddings"] = _NO_EMBEDDINGS.format(title=family.title, own=own)
@@ -133,8 +139,7 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
             )
             left_out.append(missing["vectors"])
         else:
-            vectors = {"query": inside.query, "key": inside.key, "value": inside.value}
-            arrays |= {name: _relative(values, 16, (0, 1)) for name, values in vectors.items()}
+            arrays |= {name: getattr(inside, name) for name in _BY_HEAD}
         embeddings, added = _embeddings(model.encoder.embeddings, ids[:shown], inside.segments[:shown])
         arrays |= added
     if shown < num_tokens:
@@ -167,31 +172,40 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
     )
 
 
-def packed(arrays: Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]) -> tuple[dict[str, Any], str]:
-    """Return the layout of arrays and their numbers as text, about six bits each, which look.js reads.
+def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], str]:
+    """Return the layout of arrays and their numbers as text in the `_ROOM` for them, which look.js reads.
 
     Numbers are rounded to multiples of a step, deflated, and written in base 91: 13 bits in two characters, none of
     which means something in HTML (base 64 has 12).
-
-    Args:
-        arrays: Values, and the steps of their equal parts along the first axes.
     """
-    few = sum(values.size for values, _ in arrays.values()) < _FEW
-    layout: dict[str, Any] = {"arrays": {}}
-    planes = []
-    for name, (values, steps) in arrays.items():
-        steps = np.array([float(f"{step:.3g}") for step in steps.ravel() / (8 if few else 1)])
-        whole = np.clip(np.rint(values.reshape(len(steps), -1) / steps[:, None]), -32768, 32767).astype(np.int16)
+    sizes = {name: values.size for name, values in arrays.items()}
+    finer = 8 if sum(sizes.values()) < _FEW else 1
+    steps = {name: np.array([_STEPS[name] / finer]) for name in arrays if name in _STEPS}
+    # Multiples of a step take at most log2(deviation / step) + 2.05 bits, those of a normal distribution; in text, a
+    # byte holds 6.45.
+    bits = sum(sizes[name] * max(0.5, np.log2(arrays[name].std() / step[0]) + 2.05) for name, step in steps.items())
+    others = [name for name in arrays if name not in steps]
+    room = 6.45 * (_ROOM[1] + max(0, sum(sizes.values()) - _ROOM[0])) - bits
+    fineness = 2 ** np.clip(room / max(1, sum(sizes[name] for name in others)) - 2.05, 1, 7)
+    for name in others:
+        squares = np.square(arrays[name]).mean(axis=(2, 3) if name in _BY_HEAD else None)
+        steps[name] = np.sqrt(squares).reshape(-1).clip(1e-6) / (fineness * (16 if name == "norm" else 1))
+    layout, planes = {}, []
+    for name, values in arrays.items():
+        rounded = np.array([float(f"{step:.3g}") for step in steps[name]])
+        whole = np.rint(values.reshape(len(rounded), -1) / rounded[:, None]).clip(-32768, 32767).astype(np.int16)
         # Small numbers of either sign become small ones without; then almost all upper bytes are 0 and cost nothing.
         unsigned = ((whole << 1) ^ (whole >> 15)).view(np.uint16).ravel()
         planes += [(unsigned & 255).astype(np.uint8), (unsigned >> 8).astype(np.uint8)]
-        layout["arrays"][name] = {"shape": values.shape, "steps": steps.tolist()}
-    data = zlib.compress(b"".join(plane.tobytes() for plane in planes), 6)
-    bits = np.unpackbits(np.frombuffer(data, np.uint8))
-    pairs = np.pad(bits, (0, -len(bits) % 13)).reshape(-1, 13) @ (1 << np.arange(12, -1, -1))
+        layout[name] = {"shape": values.shape, "steps": rounded.tolist()}
+    # Runs of zeros and frequent bytes alone: a search for longer matches finds chance ones, which cost a tenth more.
+    deflate = zlib.compressobj(strategy=zlib.Z_RLE)
+    data = deflate.compress(b"".join(plane.tobytes() for plane in planes)) + deflate.flush()
+    ones = np.unpackbits(np.frombuffer(data, np.uint8))
+    pairs = np.pad(ones, (0, -len(ones) % 13)).reshape(-1, 13) @ (1 << np.arange(12, -1, -1))
     digits = np.array([code for code in range(33, 127) if chr(code) not in "&<>"], np.uint8)
     text = digits[np.stack(np.divmod(pairs, 91), axis=1)].tobytes().decode("ascii")
-    return {**layout, "num_bytes": len(data)}, text
+    return {"arrays": layout, "num_bytes": len(data)}, text
 
 
 def _require_text(name: str, text: str) -> None:
@@ -201,18 +215,6 @@ def _require_text(name: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise DataError(f"{name} has bytes that are no UTF-8; give it in the terminal's encoding.") from None
-
-
-def _absolute(values: NDArray[np.float32], step: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    return values, np.array([step], np.float32)
-
-
-def _relative(
-    values: NDArray[np.float32], fineness: int, parts: tuple[int, ...] = ()
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return values and, for each index of the axes `parts`, a step that is a fraction of their size there."""
-    others = tuple(axis for axis in range(values.ndim) if axis not in parts)
-    return values, np.sqrt(np.square(values).mean(others)).reshape(-1).clip(1e-6) / fineness
 
 
 def _scores(inside: Inside, shown: int) -> NDArray[np.float32]:
@@ -229,7 +231,7 @@ def _scores(inside: Inside, shown: int) -> NDArray[np.float32]:
 
 def _embeddings(
     module: Any, ids: Sequence[int], segments: Sequence[int]
-) -> tuple[dict[str, Any], dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]]:
+) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
     """Return the shapes and rows of the three embeddings, and their vectors: [R, H], segments [2, H], norm [2, H]."""
     tables = {"token": module.word_embeddings, "segment": module.token_type_embeddings}
     tables["position"] = module.position_embeddings
@@ -244,10 +246,10 @@ def _embeddings(
     shapes = {name: " × ".join(map(str, weight.shape)) for name, weight in present.items()}
     facts = {"embedding_shapes": shapes, "embedding_rows": {name: rows[name] for name in present}}
     facts["norm_epsilon"] = module.norm.eps
-    return facts, {name: _relative(values, 16) for name, values in vectors.items()}
+    return facts, vectors
 
 
-def _places(states: NDArray[np.float32]) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+def _places(states: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
     """Return the cosine similarity of tokens after each layer, and where they lie on a map that all layers share.
 
     In a layer all vectors have much in common, which tells nothing of tokens: their mean is taken off first. The map
@@ -257,7 +259,7 @@ def _places(states: NDArray[np.float32]) -> dict[str, tuple[NDArray[np.float32],
     unit = apart / np.linalg.norm(apart, axis=-1, keepdims=True).clip(1e-12)
     flat = unit.reshape(-1, unit.shape[-1])
     directions = np.linalg.eigh(flat.T @ flat)[1][:, :-3:-1]
-    return {"similarity": _absolute(unit @ unit.transpose(0, 2, 1), 0.01), "map": _absolute(unit @ directions, 0.01)}
+    return {"similarity": unit @ unit.transpose(0, 2, 1), "map": unit @ directions}
 
 
 def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], shown: int) -> Lens:
@@ -300,7 +302,7 @@ def _rendered(facts: Sequence[ModelFacts], text: str, pair: str | None, note: st
     for one in facts:
         layout, numbers = packed(one.arrays)
         models.append({**asdict(replace(one, arrays={})), **layout})
-        data.append(Markup(numbers))  # noqa: S704 - of an alphabet without special characters
+        data.append(Markup(numbers))  # of an alphabet without special characters
     return environment.get_template("look.html").render(
         page={"models": models}, data=data, text=text, pair=pair, note=note, models=models
     )
