@@ -23,13 +23,12 @@ from bertline.inference.model import BLANK, Inside, LoadedModel
 from bertline.modeling.families import FAMILIES
 from bertline.tokenization.vocabulary import MASK
 
-_LARGEST = 24 * 16 * 64
-"""Tokens times heads of the largest page that has everything: 24 layers of 16 heads and 64 tokens."""
-_MAX_WEIGHTS = _LARGEST * 64
-_MAX_VECTORS = 3 * _LARGEST * 64
-"""Numbers of queries, keys and values together, with 64 channels for a head."""
+_MAX_NUMBERS = 4 * 24 * 16 * 64 * 64
+"""Attention weights, queries, keys and values of a page of 24 layers of 16 heads with 64 channels and 64 tokens."""
+_MAX_WEIGHTS = 4_000_000
+"""Attention weights of a page without queries, keys and values, which takes as much room."""
 _ROOM = 1_100_000, 900_000
-"""Numbers of a page of 12 layers of 12 heads and 32 tokens, and the characters for them; each further number has one."""
+"""Numbers of a page of 12 layers of 12 heads and 32 tokens, and their characters; each further number has one."""
 _FEW = 1 << 18
 """A page with fewer numbers than this has room for eight times the precision."""
 _STEPS = {"scores": 0.01, "similarity": 0.01, "map": 0.01}
@@ -132,7 +131,7 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
         missing["vectors"] = _NO_VECTORS.format(title=family.title, own=own)
         missing["embeddings"] = _NO_EMBEDDINGS.format(title=family.title, own=own)
     else:
-        if 3 * inside.query.size > _MAX_VECTORS or shown < num_tokens:
+        if inside.probabilities.size + 3 * inside.query.size > _MAX_NUMBERS or shown < num_tokens:
             missing["vectors"] = (
                 f"Left out to keep the page small: the queries, keys and values of {num_tokens} tokens (neuron, and "
                 "the output in table). A shorter text shows them."

@@ -144,9 +144,9 @@
     [Math.min(state.layer, numLayers - 1), Math.min(state.head, numHeads - 1)];
   const chosenToken = (model) => Math.min(state.token ?? 1, model.num_shown - 1);
   /** Buttons of the tokens of a model, or of some of them. */
-  function tokens(model, places = range(model.num_shown), chosen = chosenToken(model)) {
-    const key = `token ${models.indexOf(model)}`;
-    return roving(group("chips", "Token", ...places.map((at) =>
+  function tokens(model, places = range(model.num_shown), chosen = chosenToken(model), what = "token") {
+    const key = `${what} ${models.indexOf(model)}`;
+    return roving(group("chips", what, ...places.map((at) =>
       button(`${key} ${at}`, at === chosen, () => set({token: at}), null, name(model, at)))));
   }
 
@@ -421,7 +421,7 @@
     }));
     const head = "The model's head reads the vector of the chosen token after each layer (“logit lens”). ";
     if (lens.are_blanks) {
-      const choice = tokens(model, lens.places, lens.places[place]);
+      const choice = tokens(model, lens.places, lens.places[place], "blank");
       return [...parts, note(`${head}It was trained to read the last one alone.`), choice, guesses];
     }
     const hint = "It is no blank: the model sees it. Write ___ in the text to see a blank filled.";
