@@ -183,6 +183,7 @@ def test_every_view_is_used_by_the_keyboard_alone(visit, page: str) -> None:
             reached.append(one)
         return reached
 
+    opened.wait_for_selector("[role=tab]")
     assert press("Tab") == "heads"
     assert stops() == ["layer", "head 0", "edges", "between", "side 0 0 0", "side 0 1 0"]
     opened.locator('[data-key="head 0"]').focus()
