@@ -161,6 +161,22 @@ def test_a_head_opens_from_its_map_and_tokens_and_segments_filter_its_weights(vi
     assert opened.locator(".side").first.locator("button").count() == before - 3
 
 
+def test_lines_end_at_their_tokens_at_any_width(visit, page: str) -> None:
+    opened = visit(page).page
+    opened.wait_for_selector("[role=tab]")
+    for width in (1400, 400, 1400):
+        opened.set_viewport_size({"width": width, "height": 900})
+        canvas, side = (opened.locator(selector).first.bounding_box() for selector in (".heads canvas", ".side"))
+        assert abs(canvas["height"] - side["height"]) < 1
+        opened.wait_for_function(
+            """() => [...document.querySelectorAll(".heads canvas")].every((canvas) => {
+              const {width, height} = canvas.getBoundingClientRect();
+              return Math.hypot(canvas.height / devicePixelRatio - height, canvas.width / devicePixelRatio - width) < 2;
+            })""",
+            timeout=5000,
+        )
+
+
 def test_every_view_is_used_by_the_keyboard_alone(visit, page: str) -> None:
     opened = visit(page).page
 

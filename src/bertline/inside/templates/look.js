@@ -66,7 +66,7 @@
     const step = Math.max(...arrays.map(({steps}) => steps[layer * model.num_heads + head]));
     const text = `To keep the page small, elements are rounded to multiples of ${step.toPrecision(1)}; scores and ` +
       "softmax are the model's own.";
-    return [note(text), clamp(Math.round(-Math.log10(step)), 0, 2)];
+    return [make("p", {class: "what soft"}, text), clamp(Math.round(-Math.log10(step)), 0, 2)];
   }
   /** Returns the probabilities of a head, a row for each token shown: the softmax of its scores. */
   function weights(model, layer, head) {
