@@ -95,9 +95,8 @@ def look(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> t
         if each is not None:
             _require_text(name, each)
     facts = [facts_of(model, text, pair) for model in models]
-    first, last = facts[0], facts[-1]
-    note = ""
-    if first.tokens != last.tokens:
+    note, both = "", min(one.num_shown for one in facts)
+    if facts[0].tokens[:both] != facts[-1].tokens[:both]:
         note = (
             f"The two models have different vocabularies ({count(models[0].tokenizer.vocab_size)} and "
             f"{count(models[-1].tokenizer.vocab_size)} tokens), so they split the text into different tokens: compare "
@@ -179,7 +178,11 @@ def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], s
     """
     sizes = {name: values.size for name, values in arrays.items()}
     finer = 8 if sum(sizes.values()) < _FEW else 1
-    steps = {name: np.array([_STEPS[name] / finer]) for name in arrays if name in _STEPS}
+    steps = {
+        name: np.array([max(step / finer, np.abs(arrays[name]).max() / 32_000)])  # in 16 bits
+        for name, step in _STEPS.items()
+        if name in arrays
+    }
     # Multiples of a step take at most log2(deviation / step) + 2.05 bits, those of a normal distribution; in text, a
     # byte holds 6.45.
     bits = sum(sizes[name] * max(0.5, np.log2(arrays[name].std() / step[0]) + 2.05) for name, step in steps.items())

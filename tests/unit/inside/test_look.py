@@ -90,6 +90,19 @@ def test_the_numbers_of_the_page_are_those_of_the_model(model: LoadedModel) -> N
     np.testing.assert_allclose(arrays["similarity"], cosine, atol=2e-3)
 
 
+@pytest.mark.parametrize(("largest", "precision"), [(1.0, 0.001), (40.0, 0.001), (5000.0, 0.1)])
+def test_numbers_of_any_size_are_rounded_to_the_nearest_step(largest: float, precision: float) -> None:
+    random = np.random.default_rng(3)
+    scores = random.uniform(-largest, largest, (2, 2, 5, 5)).astype(np.float32)
+    query = (random.standard_cauchy((2, 2, 5, 8)) * np.array([1e-3, 1.0])[:, None, None]).astype(np.float32)
+    layout, text = packed({"scores": scores, "query": query})
+    found = unpacked(layout, text)
+    np.testing.assert_allclose(found["scores"], scores, atol=precision)
+    steps = np.array(layout["arrays"]["query"]["steps"]).reshape(2, 2, 1, 1)
+    assert (np.abs(found["query"] - query) <= 0.51 * steps).all()
+    assert (steps <= np.square(query).mean((2, 3), keepdims=True) ** 0.5 / 100).all()
+
+
 def test_the_map_shows_as_much_of_all_layers_as_two_directions_can(model: LoadedModel) -> None:
     states = model.inside("the cat sat on a mat .").hidden_states
     apart = states - states.mean(1, keepdims=True)

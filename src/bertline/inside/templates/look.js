@@ -472,6 +472,10 @@
     if (key) document.querySelector(`[data-key="${key}"]`)?.focus({preventScroll: true});
   }
 
+  if (!("DecompressionStream" in window)) {
+    document.getElementById("view").append("This page needs a browser of 2023 or later.");
+    return;
+  }
   const numbers = [...document.querySelectorAll("script.numbers")].map((one) => one.textContent.trim());
   await Promise.all(models.map((model, place) => unpack(model, numbers[place])));
   render();
