@@ -257,7 +257,9 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_attentions_are_those_of_transformers(encoders, family, is_pair, tmp_path) -> None:
     changes = {"initializer_range": 0.2, "max_position_embeddings": MAX_LENGTH}
-    folder = encoders[family] if family in encoders else tiny.write_encoder(tmp_path, words=TOKENS, **changes)
+    folder = (
+        encoders[family] if family in encoders else tiny.write_encoder(tmp_path, heads=True, words=TOKENS, **changes)
+    )
     loaded = bertline.load(str(folder), device="cpu")
     # A text of few tokens that are not unknown.
     text, second = ("word1, word7?", "word3 - word9") if "word1" in loaded.tokenizer.vocab else ("The café", "is open")
