@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import zlib
 from html import unescape
 from pathlib import Path
@@ -227,6 +229,11 @@ def test_two_models_stand_side_by_side_and_different_tokens_are_explained(model,
         ["[CLS]", "the", "cat", "[SEP]"],
         ["[CLS]", "the", "c", "##at", "[SEP]"],
     ]
+
+
+def test_a_model_is_loaded_without_the_compiler_of_pytorch_which_takes_as_long_as_the_rest(folder: Path) -> None:
+    code = f"import sys, bertline; bertline.load({str(folder)!r}); sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_command_writes_a_page_of_the_default_model_and_says_its_size(

@@ -120,10 +120,7 @@
     });
     return box;
   }
-  function set(changes) {
-    Object.assign(state, changes);
-    render();
-  }
+  const set = (changes) => { Object.assign(state, changes); render(); };
   const preview = (focus = {}) => redraws.forEach((redraw) => redraw(focus));
   /** What shows `focus` while the pointer or the focus of the keys is on an element. */
   const previews = (focus) => ({
