@@ -25,6 +25,7 @@ from bertline.export.views import Architecture, load_view, verify_model, without
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
+from bertline.inside.look import facts_of
 from bertline.kinds.base import LossOptions
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
@@ -250,6 +251,33 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         settings = type(config).from_dict({**config.to_dict(), **changes, "initializer_range": 0.2})
         transformers.AutoModelForMaskedLM.from_config(settings).save_pretrained(folder / family)
     return {family: folder / family for family in CONFIGS}
+
+
+@pytest.mark.parametrize("is_pair", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_attentions_are_those_of_transformers(encoders, family, is_pair, tmp_path) -> None:
+    changes = {"initializer_range": 0.2, "max_position_embeddings": MAX_LENGTH}
+    folder = (
+        encoders[family] if family in encoders else tiny.write_encoder(tmp_path, heads=True, words=TOKENS, **changes)
+    )
+    loaded = bertline.load(str(folder), device="cpu")
+    # A text of few tokens that are not unknown.
+    text, second = ("word1, word7?", "word3 - word9") if "word1" in loaded.tokenizer.vocab else ("The café", "is open")
+    pair = second if is_pair else None
+    read = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = read(text, pair, return_tensors="pt", return_token_type_ids=True)
+    reference = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    if getattr(reference.config, "type_vocab_size", 0) != 2:
+        del inputs["token_type_ids"]
+    with torch.no_grad():
+        expected = torch.cat(reference(**inputs, output_attentions=True).attentions)
+    tokens, probabilities = loaded.attentions(text, pair)
+    assert list(tokens) == loaded.tokenizer.tokens(inputs["input_ids"][0].tolist())
+    assert probabilities.std(-1).max() > 0.02  # not all the same
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+    facts = facts_of(loaded, text, pair)
+    assert facts.num_shown == len(tokens)
+    assert set(facts.missing) == ({"vectors", "embeddings"} if FAMILIES[family].wrapping else set())
 
 
 @pytest.mark.parametrize("name", KINDS)

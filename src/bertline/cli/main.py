@@ -42,6 +42,7 @@ COMMANDS = {
     "predict": Command("predict:predict", "apply a model to a file of any size", "predict"),
     "try": Command("commands:try_blanks", "type a sentence with blanks, see the guesses"),
     "context": Command("context:context", "what context does to a word, measured on your files"),
+    "look": Command("look:look", "one page of what an encoder computes for a text"),
     "configure": Command("configure:configure", "check, keep and take back settings", "config", in_project=True),
     "plan": Command("plan:plan", "what a pretraining will take: memory, hours, money", "plan"),
     "doctor": Command("commands:doctor", "check this machine before the first run", "config"),

@@ -35,7 +35,8 @@ __all__ = ["Attentions", "Guess", "Hit", "LoadedModel", "Prediction", "RowPredic
 
 _MOST_LABELS = 6
 """Labels that the printed form of a model lists."""
-_BLANK = re.compile(r"_{2,}|\[MASK\]")
+BLANK = re.compile(r"_{2,}|\[MASK\]")
+"""A blank in a text."""
 
 
 class Guess(NamedTuple):
@@ -51,9 +52,9 @@ def filled(model: LoadedModel, sentence: str, *, num_guesses: int) -> str:
     Raises:
         DataError: The sentence has no blank.
     """
-    if not _BLANK.search(sentence):
+    if not BLANK.search(sentence):
         raise DataError(f"no blank in {sentence!r}; write ___ where a word is missing")
-    guesses = model.fill_mask(_BLANK.sub("[MASK]", sentence), top_k=num_guesses)
+    guesses = model.fill_mask(BLANK.sub("[MASK]", sentence), top_k=num_guesses)
     return "\n".join("  " + "   ".join(f"{token} {prob:.0%}" for token, prob in blank) for blank in guesses)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_json
@@ -46,6 +47,15 @@ _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
 _FRESH_SEED = 0
 
 Model = TypeVar("Model", bound=nn.Module)
+
+
+class _WithoutDraws(TorchFunctionMode):
+    """Weights on the device `meta`, which has none, are not drawn: PyTorch imports its compiler for it, for half a
+    second."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_drawing = getattr(function, "__module__", "") == nn.init.__name__ and "tensor" in (kwargs or {})
+        return kwargs["tensor"] if is_drawing else function(*args, **(kwargs or {}))
 
 
 def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME) -> tuple[ModelConfig, int, int]:
@@ -211,7 +221,7 @@ def load_with_head(
     config, vocab_size, pad_token_id = read_config(folder)
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
-    with torch.device("meta"):  # nothing is drawn: all weights are read below, or drawn by their names
+    with torch.device("meta"), _WithoutDraws():  # nothing is drawn: all weights are read below, or drawn by their names
         model = make(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
     model.to_empty(device="cpu")
     own_dropout = config_mapping(folder).get("qa_dropout")
@@ -310,7 +320,7 @@ def require_whole_checkpoint(folder: Path) -> None:
     if FAMILIES[config.family].wrapping is not None:
         read_weight_shapes(folder)
         return
-    with torch.device("meta"):  # shapes alone
+    with torch.device("meta"), _WithoutDraws():  # shapes alone
         encoder = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
     ours = to_disk({f"bert.{name}": tensor for name, tensor in encoder.state_dict().items()})
     _require_whole(folder, ours, read_weight_shapes(folder))
