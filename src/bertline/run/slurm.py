@@ -96,7 +96,7 @@ def _attached(folder: Path, name: str) -> str | None:
         if job is None:
             return None
         if job.state != "COMPLETING" and read_status(folder).state != "failed":
-            say(f"attached to job {job.job_id} ({job.state.lower()}); Ctrl-C leaves it running (log: {folder / 'log*'})")
+            say(f"attached to job {job.job_id} ({job.state.lower()}); Ctrl-C leaves it running (log: {folder}/log*)")
             return job.job_id
         time.sleep(_ASK_QUEUE_S)  # a failed job that has just been reported
 
@@ -118,7 +118,7 @@ def _submitted(
             "runtime.launcher (account, partition, time, memory, flags) and the numbers of devices and nodes. If only "
             "the answer was lost, the same command finds the job by its name"
         )
-    say(f"submitted job {number[1]}; Ctrl-C leaves it running (log: {folder / 'log*'})")
+    say(f"submitted job {number[1]}; Ctrl-C leaves it running (log: {folder}/log*)")
     return number[1]
 
 
