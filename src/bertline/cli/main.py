@@ -41,6 +41,7 @@ COMMANDS = {
     "finetune": Command("finetune:finetune", "train a checkpoint on labelled rows: no YAML, one command", "finetune"),
     "predict": Command("predict:predict", "apply a model to a file of any size", "predict"),
     "try": Command("commands:try_blanks", "type a sentence with blanks, see the guesses"),
+    "heads": Command("heads:heads", "which attention head finds which relation of a treebank"),
     "configure": Command("configure:configure", "check, keep and take back settings", "config", in_project=True),
     "plan": Command("plan:plan", "what a pretraining will take: memory, hours, money", "plan"),
     "doctor": Command("commands:doctor", "check this machine before the first run", "config"),

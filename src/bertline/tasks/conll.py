@@ -20,6 +20,7 @@ from bertline.tasks.table_source import decoded_text
 
 _UNSEEN = {"Cc", "Cf", "Co", "Zs", "Zl", "Zp", "Mn"}
 _CONLLU_WIDTH, _CONLLU_WORD, _CONLLU_TAGS = 10, 1, {"upos": 3, "xpos": 4}
+_CONLLU_HEAD, _CONLLU_RELATION = 6, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,19 @@ class TaggedSentence:
     words: tuple[str, ...]
     """Words of the sentence: at least one, none empty."""
     tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSentence:
+    """One sentence of a treebank."""
+
+    document: str
+    """As in `TaggedSentence`."""
+    words: tuple[str, ...]
+    heads: tuple[int, ...]
+    """Place of each word's head, counted from 1; 0 for the root of the sentence."""
+    relations: tuple[str, ...]
+    """Relation of each word to its head, with its subtype: `nmod:poss`."""
 
 
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
@@ -112,6 +126,43 @@ def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> li
         return word, tag
 
     return _sentences(path, "utf-8", lambda line: line.startswith("#"), word_and_tag, bad_rows)
+
+
+def read_treebank(path: Path) -> list[ParsedSentence]:
+    """Read words, heads and relations of a CoNLL-U file, plain or gzip, without multiword tokens and empty nodes.
+
+    Raises:
+        DataError: The file has no sentence or no relations, or a line is invalid; the message names it.
+    """
+    sentences: list[ParsedSentence] = []
+    lacking, num_words = [], 0
+    for document, block in _blocks(path, "utf-8", lambda line: line.startswith("#")):
+        lines = [(f"{path}:{number}", line.split("\t")) for number, line in block]
+        if bad := [where for where, columns in lines if len(columns) != _CONLLU_WIDTH]:
+            raise DataError(f"{bad[0]} is no line of CoNLL-U, which has ten columns separated by tabs.")
+        rows = [(where, columns) for where, columns in lines if columns[0].isdecimal()]
+        for place, (where, columns) in enumerate(rows, start=1):
+            head, relation = columns[_CONLLU_HEAD], columns[_CONLLU_RELATION]
+            if int(columns[0]) != place or not columns[_CONLLU_WORD].strip():
+                raise DataError(f"{where}: expected word {place} of its sentence, found {columns[:2]}.")
+            if head == "_" or relation == "_":
+                lacking.append(where)
+            elif not head.isdecimal() or int(head) > len(rows) or int(head) == place:
+                raise DataError(f"{where}: the head is {head!r}; expected another word, 1 to {len(rows)}, or 0 (root).")
+        num_words += len(rows)
+        if rows and not lacking:
+            words, heads, relations = zip(
+                *((each[_CONLLU_WORD], int(each[_CONLLU_HEAD]), each[_CONLLU_RELATION]) for _, each in rows),
+                strict=True,
+            )
+            sentences.append(ParsedSentence(document or f"{path.name}:{block[0][0]}", words, heads, relations))
+    if lacking and len(lacking) == num_words:
+        raise DataError(f"{path} has no relations: head and relation of every word are `_`. Give a parsed treebank.")
+    if lacking:
+        raise DataError(f"{lacking[0]} has no head or no relation (`_`), as {len(lacking):,} of {num_words:,} words.")
+    if not sentences:
+        raise DataError(f"{path} has no sentence with words. Give a treebank in the format CoNLL-U.")
+    return sentences
 
 
 def split_columns(line: str, separator: Separator) -> list[str]:
