@@ -163,6 +163,16 @@ def _but_itself(scores: Tensor, is_word: Bools, value: float) -> Tensor:
     return scores.masked_fill(itself | ~torch.from_numpy(is_word).to(scores.device)[:, None, None], value)
 
 
+def spread(sentences: Sequence[Any], count: int) -> list[Any]:
+    """Return at most `count` sentences, evenly spread.
+
+    >>> spread("abcdefg", 3)
+    ['a', 'd', 'g']
+    """
+    places = np.linspace(0, len(sentences) - 1, min(count, len(sentences))).round().astype(int)
+    return [sentences[place] for place in places]
+
+
 def offset_hits(treebank: Treebank) -> Bools:
     """Return whether the word at each of `OFFSETS` is the head [T, offsets]."""
     return treebank.distances[:, None] == np.array(OFFSETS)

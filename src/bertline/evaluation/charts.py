@@ -65,6 +65,15 @@ _PROBES = (
     "is the encoder before training."
 )
 
+_HEADS = {
+    "mean": "mean of the relations", "offset": "best fixed offset", "obj": "object", "nsubj": "subject",
+    "det": "determiner", "nmod:poss": "possessor",
+}  # fmt: skip
+_HEADS_CAPTION = (
+    "How often the strongest attention of the best head is between a word and its syntactic head, on sentences that "
+    "did not choose the head. A fixed offset, the next word for example, is what no head needs syntax for."
+)
+
 
 def pretraining_charts(facts: Facts) -> list[Captioned]:
     """Return the charts of pretraining; curves that were not recorded have no chart."""
@@ -87,6 +96,8 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
         "probe/odd_word_accuracy": ("one word replaced?", "c1"),
     }
     charts.append(_curves(facts, "probes", "accuracy of a linear probe", probes, ("chance", 0.5), _PROBES))
+    heads = {f"probe/heads/{name}": (title, f"c{place}") for place, (name, title) in enumerate(_HEADS.items())}
+    charts.append(_curves(facts, "heads", "heads found by an attention head", heads, None, _HEADS_CAPTION))
     for name, (key, title, caption) in _OPTIMIZATION.items():
         level = ("clipped above", clip) if name == "grad_norm" and clip is not None else None
         charts.append(_curves(facts, name, title, {key: (title, "c0")}, level, caption))

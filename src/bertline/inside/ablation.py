@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertline.encoders.head_measures import Treebank
+from bertline.encoders.head_measures import Treebank, spread
 from bertline.encoders.loading import Encoder
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.progress import progress
@@ -64,8 +64,7 @@ def ablate_language_model(model: LoadedModel, sentences: Sequence[ParsedSentence
     """
     if not hasattr(model.model, "mlm_logits"):
         raise ArtifactError(f"{model.name} has no masked language model head, so its loss cannot be measured.")
-    spread = np.unique(np.linspace(0, len(sentences) - 1, count).round().astype(int))
-    treebank = Treebank.of([sentences[place] for place in spread], model.tokenizer, max_length=model.max_length)
+    treebank = Treebank.of(spread(sentences, count), model.tokenizer, max_length=model.max_length)
     documents = [treebank.documents[start] for start in treebank.starts[:-1]]
     found = _without_each(
         model,

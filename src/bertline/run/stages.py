@@ -35,6 +35,8 @@ USER_CHECKPOINT = Path("data/checkpoint")
 USER_START = Path("data/start")
 """Encoders that single tasks start from, by task name."""
 USER_PRETRAINING_TEACHER = Path("data/pretraining_teacher")
+USER_TREEBANK = Path("data/treebank")
+"""Treebank of the probe of attention heads."""
 USER_TEACHER = Path("data/teacher")
 USER_UNLABELLED = Path("data/unlabelled")
 """Teachers of single tasks, and their rows without labels, by task name."""
@@ -135,7 +137,10 @@ STAGES = (
         summary="The pretrained encoder with the heads of its objective.",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
         modules=("bertline.pretraining.run",),
-        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT), str(USER_PRETRAINING_TEACHER)),
+        inputs=(
+            *("artifacts/examples", "artifacts/tokenizer"),
+            *(str(USER_CHECKPOINT), str(USER_PRETRAINING_TEACHER), str(USER_TREEBANK)),
+        ),
         output="artifacts/pretrain",
         versions=_TRAINING,
         versions_where=(
