@@ -26,39 +26,32 @@ def heads(arguments: list[str]) -> None:
     takes that many sentences for the loss, and rows (CSV, columns text and label) for the accuracy of a task's model.
     """
     parser = argparse.ArgumentParser(prog="bertline heads", add_help=False)
-    parser.add_argument("--treebank", type=of_caller, required=True)
-    parser.add_argument("--test", type=of_caller)
-    parser.add_argument("--model")
-    parser.add_argument("--task")
-    parser.add_argument("--rows", type=of_caller)
+    for name in ("treebank", "test", "rows", "out"):
+        parser.add_argument(f"--{name}", type=of_caller, required=name == "treebank")
+    for name in ("model", "task"):
+        parser.add_argument(f"--{name}", type=folder_or_name)
     parser.add_argument("--ablate", type=int, nargs="?", const=100)
     parser.add_argument("--min-examples", type=int, default=100)
-    parser.add_argument("--out", type=of_caller, default=of_caller("heads"))
-    parsed = parser.parse_args(arguments)
-    if (parsed.task is None) != (parsed.rows is None) or (parsed.task is not None and parsed.ablate is None):
+    asked = parser.parse_args(arguments)
+    if (asked.task is None) != (asked.rows is None) or (asked.task is not None and asked.ablate is None):
         raise ConfigError("--task needs --rows FILE (columns text and label) and --ablate, and --rows needs --task.")
-    if parsed.min_examples < 1 or (parsed.ablate is not None and parsed.ablate < 1):
+    if min(asked.min_examples, 1 if asked.ablate is None else asked.ablate) < 1:
         raise ConfigError("--ablate and --min-examples must be at least 1.")
-    name = newest_model() if parsed.model is None else folder_or_name(parsed.model)
+    name, out = str(asked.model or newest_model()), asked.out or of_caller("heads")
     # These load torch and matplotlib.
     from bertline.inside.ablation import ablate_classifier, ablate_language_model, ablation_in_words
     from bertline.inside.heads import draw_heads, measure_heads, table_of
 
-    model = bertline.load(str(name))
-    task = None if parsed.task is None else bertline.load(str(folder_or_name(parsed.task)))
-    say(f"model: {name}")
-    if parsed.test is None:
-        say(f"{parsed.treebank.name} is cut in two: its first half chooses heads and offsets, its second half scores")
-    content = measure_heads(model, parsed.treebank, parsed.test, min_examples=parsed.min_examples)
-    content["model"] = Path(str(name)).name
+    model, task = bertline.load(name), None if asked.task is None else bertline.load(str(asked.task))
+    cut = "" if asked.test else f"; {asked.treebank.name} is cut in two: its first half chooses, its second half scores"
+    say(f"model: {name}{cut}")
+    content = measure_heads(model, asked.treebank, asked.test, min_examples=asked.min_examples)
     ablation = []
-    if parsed.ablate is not None:
-        sentences = read_treebank(parsed.test or parsed.treebank)
-        ablation.append(ablate_language_model(model, sentences, parsed.ablate))
+    if asked.ablate is not None:
+        sentences = read_treebank(asked.test or asked.treebank)
+        ablation.append(ablate_language_model(model, sentences, asked.ablate))
     if task is not None:
-        ablation.append(ablate_classifier(task, parsed.rows, parsed.ablate))
-    write_json(parsed.out / "heads.json", {**content, "ablation": ablation})
-    draw_heads(content, parsed.out / "heads.png")
-    for text in (table_of(content), *content["notes"], *map(ablation_in_words, ablation)):
-        say(f"\n{text}")
-    say(f"\nwritten: {parsed.out}/heads.json, heads.png")
+        ablation.append(ablate_classifier(task, asked.rows, asked.ablate))
+    write_json(out / "heads.json", {"model": Path(name).name, **content, "ablation": ablation})
+    draw_heads(content).savefig(out / "heads.png", dpi=110)
+    say("\n" + "\n\n".join([table_of(content), *map(ablation_in_words, ablation), f"written: {out}/heads.json, .png"]))

@@ -1,4 +1,4 @@
-"""What the attention heads of an encoder know of syntax: attention between words, heads against relations, a parser.
+"""What attention heads know of syntax: attention between words, heads against relations, a parser.
 
 Shapes: B sentences, W words of the longest, K heads of all layers (layer by layer), T words of a treebank.
 
@@ -9,6 +9,7 @@ References:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,7 +25,8 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.tokenization.tokenizer import Tokenizer
 
-DIRECTIONS = ("dependent attends to head", "head attends to dependent")
+ALL = "all"
+"""Name, as of a relation, of all words but punctuation: those that count in the score of a tree."""
 OFFSETS = (*range(-10, 0), *range(1, 11))
 """Distances from a word to its guessed head; the notebook tries -3 to 2."""
 _BATCH_TOKENS = 2048
@@ -38,7 +40,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Treebank:
-    """Sentences as an encoder reads them, and the T words of all of them in a row."""
+    """Sentences as an encoder reads them, and the T words of all of them in a row, each with its document."""
 
     tokenizer: Tokenizer
     words: list[list[list[int]]]
@@ -51,39 +53,30 @@ class Treebank:
     """Places from each word to its head, negative to the left; 0 for a root."""
     relations: NDArray[np.str_]
     documents: list[str]
-    """Document of each word."""
     num_left_out: int
     """Sentences that are longer than the encoder reads."""
 
     @classmethod
     def of(cls, sentences: Sequence[Any], tokenizer: Tokenizer, *, max_length: int) -> Treebank:
-        """Encode sentences (`tasks.conll.ParsedSentence`); a word without a token becomes the unknown one.
-
-        Raises:
-            DataError: All sentences are longer than `max_length` tokens.
-        """
+        """Encode sentences (`tasks.conll.ParsedSentence`); DataError if all are longer than `max_length` tokens."""
         tokens = iter(tokenizer.encode_words([word for sentence in sentences for word in sentence.words]))
+        # Of a word such as a variation selector no token is left.
         encoded = [(one, [next(tokens) or [tokenizer.unk_id] for _ in one.words]) for one in sentences]
         room = max_length - tokenizer.single.num_special
         used = [(one, words) for one, words in encoded if sum(map(len, words)) <= room]
         if not used:
             raise DataError(f"all sentences of the treebank are longer than the {max_length} tokens that are read.")
-        heads = np.array([head for one, _ in used for head in one.heads])
-        places = np.array([place for _, words in used for place in range(1, len(words) + 1)])
-        return cls(
-            tokenizer=tokenizer,
-            words=[words for _, words in used],
-            starts=np.cumsum([0, *(len(words) for _, words in used)]),
-            heads=heads,
-            distances=np.where(heads > 0, heads - places, 0),
-            relations=np.array([relation for one, _ in used for relation in one.relations]),
-            documents=[one.document for one, _ in used for _ in one.words],
-            num_left_out=len(encoded) - len(used),
-        )
+        starts = np.cumsum([0, *(len(words) for _, words in used)])
+        heads = [head for one, _ in used for head in one.heads]
+        distances = [head and head - place for one, _ in used for place, head in enumerate(one.heads, start=1)]
+        relations = np.array([relation for one, _ in used for relation in one.relations])
+        documents = [one.document for one, _ in used for _ in one.words]
+        words, left_out = [words for _, words in used], len(encoded) - len(used)
+        return cls(tokenizer, words, starts, np.array(heads), np.array(distances), relations, documents, left_out)
 
-    def rows(self, relation: str | None) -> NDArray[np.int64]:
-        """Return the places of the words with a relation; None: of all but punctuation, as for the score of a tree."""
-        return np.flatnonzero(self.relations != "punct" if relation is None else self.relations == relation)
+    def rows(self, relation: str) -> NDArray[np.int64]:
+        """Return the places of the words with a relation."""
+        return np.flatnonzero(self.relations != "punct" if relation == ALL else self.relations == relation)
 
     def sequence(self, index: int) -> list[int]:
         """Return the tokens of a sentence with special ones."""
@@ -91,7 +84,7 @@ class Treebank:
 
     def batches(self) -> list[list[int]]:
         """Return sentences in batches of similar length, the longest first."""
-        lengths = [sum(map(len, words)) + self.tokenizer.single.num_special for words in self.words]
+        lengths = [len(self.sequence(index)) for index in range(len(self.words))]
         left, batches = sorted(range(len(lengths)), key=lambda index: -lengths[index]), []
         while left:
             size = max(1, _BATCH_TOKENS // lengths[left[0]])
@@ -112,22 +105,20 @@ def word_attention(encoder: Encoder, treebank: Treebank, batch: Sequence[int]) -
 
     Attention to a word is the sum over its tokens, attention from it their mean.
     """
-    rows = [treebank.sequence(index) for index in batch]
+    rows, single = [treebank.sequence(index) for index in batch], treebank.tokenizer.single
     longest, num_words = max(map(len, rows)), max(len(treebank.words[index]) for index in batch)
     ids = torch.full((len(rows), longest), treebank.tokenizer.pad_id)
     belongs = torch.zeros(len(rows), _EDGES + num_words, longest)  # of a token to a word
     for number, (index, row) in enumerate(zip(batch, rows, strict=True)):
         ids[number, : len(row)] = torch.tensor(row)
-        ends = np.cumsum([len(treebank.tokenizer.single.before), *map(len, treebank.words[index])]).tolist()
+        ends = np.cumsum([len(single.before), *map(len, treebank.words[index])]).tolist()
         belongs[number, 0, : ends[0]] = belongs[number, 1, ends[-1] : len(row)] = 1
         for word, (start, stop) in enumerate(pairwise(ends), start=_EDGES):
             belongs[number, word, start:stop] = 1
-    device = encoder.word_embeddings.device
-    ids, belongs = ids.to(device), belongs.to(device)
+    ids, belongs = (each.to(encoder.word_embeddings.device) for each in (ids, belongs))
     layers = encoder.forward_in_detail(ids, torch.zeros_like(ids), belongs.sum(1).long()).layers
-    means = belongs / belongs.sum(-1, keepdim=True).clamp(min=1)
-    pooled = [means[:, None] @ layer.probabilities.float() @ belongs[:, None].mT for layer in layers]
-    return torch.cat(pooled, dim=1)
+    sums, means = belongs[:, None].mT, (belongs / belongs.sum(-1, keepdim=True).clamp(min=1))[:, None]
+    return torch.cat([means @ layer.probabilities.float() @ sums for layer in layers], dim=1)
 
 
 @torch.no_grad()
@@ -135,25 +126,23 @@ def head_hits(
     encoder: Encoder,
     treebank: Treebank,
     batches: Iterable[list[int]],
-    also: Callable[[list[int], Tensor], None] | None = None,
+    also: Callable[[list[int], Tensor], None] = lambda batch, attention: None,
 ) -> Bools:
-    """Return whether each head finds each word's head [T, 2 K], for each of `DIRECTIONS` in turn.
+    """Return whether each head finds each word's head [T, 2 K], first in one direction, then in the other.
 
-    The guess is the word that a word attends to most, or the one that attends to it most, of the other words: in both
+    The guess is the word that a word attends to most, then the one that attends to it most, of the other words: in both
     directions a guess for the dependent, as in the notebook. `also` is given each batch and its `word_attention`.
     """
     hits: Any = None
     for batch in batches:
         attention = word_attention(encoder, treebank, batch)
-        places, is_word = treebank.places(batch)
-        words = attention[:, :, _EDGES:, _EDGES:]
-        both = torch.cat([words, words.mT], dim=1)
-        guessed = _but_itself(both, is_word, -1.0).argmax(-1).cpu().numpy() + 1  # [B, 2 K, W]
+        (places, is_word), words = treebank.places(batch), attention[:, :, _EDGES:, _EDGES:]
+        both = _but_itself(torch.cat([words, words.mT], dim=1), is_word, -1.0)
+        guessed = both.argmax(-1).cpu().numpy() + 1  # [B, 2 K, W]
         if hits is None:
             hits = np.zeros((len(treebank.heads), guessed.shape[1]), dtype=np.bool_)
         hits[places[is_word]] = (guessed == treebank.heads[places][:, None]).swapaxes(1, 2)[is_word]
-        if also is not None:
-            also(batch, attention)
+        also(batch, attention)
     return hits
 
 
@@ -163,29 +152,21 @@ def _but_itself(scores: Tensor, is_word: Bools, value: float) -> Tensor:
     return scores.masked_fill(itself | ~torch.from_numpy(is_word).to(scores.device)[:, None, None], value)
 
 
-def spread(sentences: Sequence[Any], count: int) -> list[Any]:
-    """Return at most `count` sentences, evenly spread.
-
-    >>> spread("abcdefg", 3)
-    ['a', 'd', 'g']
-    """
-    places = np.linspace(0, len(sentences) - 1, min(count, len(sentences))).round().astype(int)
-    return [sentences[place] for place in places]
-
-
 def offset_hits(treebank: Treebank) -> Bools:
     """Return whether the word at each of `OFFSETS` is the head [T, offsets]."""
     return treebank.distances[:, None] == np.array(OFFSETS)
 
 
+def spread(sentences: Sequence[Any], count: int) -> list[Any]:
+    """Return at most `count` sentences, evenly spread."""
+    count = min(count, len(sentences))
+    return [sentences[number * len(sentences) // count] for number in range(count)]
+
+
 def relations_of(*treebanks: Treebank, min_examples: int) -> list[str]:
     """Return the relations with so many examples in each treebank, the most frequent first, without root and punct."""
-    names, counts = np.unique(treebanks[0].relations, return_counts=True)
-    ordered = [str(names[place]) for place in np.argsort(-counts, kind="stable") if names[place] not in _NOT_ASKED]
-    return [name for name in ordered if min(len(bank.rows(name)) for bank in treebanks) >= min_examples]
-
-
-_NOT_ASKED = ("root", "punct")
+    names = (str(name) for name, _ in Counter(treebanks[0].relations).most_common() if name not in ("root", "punct"))
+    return [name for name in names if min(len(bank.rows(name)) for bank in treebanks) >= min_examples]
 
 
 class AttentionParser(nn.Module):
@@ -198,7 +179,7 @@ class AttentionParser(nn.Module):
         super().__init__()
         self.weights = nn.Parameter(torch.zeros(2, num_heads))
         self.edges = nn.Parameter(torch.ones(_EDGES))
-        self._stored: dict[bool, list[tuple[Tensor, Tensor, Bools]]] = {True: [], False: []}
+        self._stored: list[tuple[Tensor, Tensor, Bools]] = []
 
     def forward(self, attention: Tensor, is_word: Bools) -> Tensor:
         """Return scores [B, W, 1 + W] of the root and of each word as the head of each word."""
@@ -210,32 +191,28 @@ class AttentionParser(nn.Module):
     def store(self, treebank: Treebank, batch: list[int], attention: Tensor) -> None:
         """Store a batch to fit on, in fp16; of a large treebank, only evenly spread sentences."""
         size = len(self.weights[0]) * int(((np.diff(treebank.starts) + _EDGES) ** 2).sum())
-        every = -(-size // _MOST_STORED)
-        for is_train, part in self._stored.items():
-            kept = [i for i, index in enumerate(batch) if not index % every and bool(index // every % 3) is is_train]
-            if kept:
-                places, is_word = treebank.places([batch[place] for place in kept])
-                targets = torch.from_numpy(np.where(is_word, treebank.heads[places], -1))
-                width = is_word.shape[1] + _EDGES
-                part.append((attention[kept, :, :width, :width].half(), targets.to(attention.device), is_word))
+        if kept := [number for number, index in enumerate(batch) if not index % -(-size // _MOST_STORED)]:
+            places, is_word = treebank.places([batch[number] for number in kept])
+            targets = torch.from_numpy(np.where(is_word, treebank.heads[places], -1)).to(attention.device)
+            width = is_word.shape[1] + _EDGES
+            self._stored.append((attention[kept, :, :width, :width].half(), targets, is_word))
 
     def fit(self) -> None:
-        """Fit on two thirds of the stored sentences, with the epoch whose loss is least on the others; forget them."""
-        train, held_out = self._stored.values()
+        """Fit on what is stored, and forget it; so few weights need no choice of when to stop."""
         optimizer, order = torch.optim.Adam(self.parameters(), lr=_LEARNING_RATE), generator(0, "parser")
-        best, weights = float("inf"), self.state_dict()
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, _EPOCHS)
         for _ in range(_EPOCHS):
-            for place in order.permutation(len(train)):
+            for number in order.permutation(len(self._stored)):
+                attention, targets, is_word = self._stored[number]
+                scores = self(attention, is_word).flatten(0, 1)
                 optimizer.zero_grad()
-                self._loss(*train[place]).backward()
+                nn.functional.cross_entropy(scores, targets.flatten(), ignore_index=-1).backward()
                 optimizer.step()
-            with torch.no_grad():
-                loss = sum(float(self._loss(*stored)) for stored in held_out)
-            if loss < best:
-                best, weights = loss, {name: value.clone() for name, value in self.state_dict().items()}
-        self.load_state_dict(weights)
-        self._stored = {True: [], False: []}
+            schedule.step()
+        self._stored.clear()
 
-    def _loss(self, attention: Tensor, targets: Tensor, is_word: Bools) -> Tensor:
-        scores = self(attention, is_word).flatten(0, 1)
-        return nn.functional.cross_entropy(scores, targets.flatten(), ignore_index=-1, reduction="sum")
+    def parse(self, treebank: Treebank, right: Bools, batch: list[int], attention: Tensor) -> None:
+        """Set in `right` [T] for which words of a batch the best candidate is the head."""
+        places, is_word = treebank.places(batch)
+        guessed = self(attention, is_word).argmax(-1).cpu().numpy()
+        right[places[is_word]] = (guessed == treebank.heads[places])[is_word]

@@ -65,10 +65,8 @@ _PROBES = (
     "is the encoder before training."
 )
 
-_HEADS = {
-    "mean": "mean of the relations", "offset": "best fixed offset", "obj": "object", "nsubj": "subject",
-    "det": "determiner", "nmod:poss": "possessor",
-}  # fmt: skip
+_HEAD_NAMES = ("mean", "offset", "obj", "nsubj", "det", "nmod:poss")
+_HEADS = {f"probe/heads/{name}": (name, f"c{number}") for number, name in enumerate(_HEAD_NAMES)}
 _HEADS_CAPTION = (
     "How often the strongest attention of the best head is between a word and its syntactic head, on sentences that "
     "did not choose the head. A fixed offset, the next word for example, is what no head needs syntax for."
@@ -96,8 +94,7 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
         "probe/odd_word_accuracy": ("one word replaced?", "c1"),
     }
     charts.append(_curves(facts, "probes", "accuracy of a linear probe", probes, ("chance", 0.5), _PROBES))
-    heads = {f"probe/heads/{name}": (title, f"c{place}") for place, (name, title) in enumerate(_HEADS.items())}
-    charts.append(_curves(facts, "heads", "heads found by an attention head", heads, None, _HEADS_CAPTION))
+    charts.append(_curves(facts, "heads", "syntactic heads that an attention head finds", _HEADS, None, _HEADS_CAPTION))
     for name, (key, title, caption) in _OPTIMIZATION.items():
         level = ("clipped above", clip) if name == "grad_norm" and clip is not None else None
         charts.append(_curves(facts, name, title, {key: (title, "c0")}, level, caption))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from torch import Tensor
+from numpy.typing import NDArray
 
 from bertline.encoders.head_measures import (
-    DIRECTIONS,
+    ALL,
     OFFSETS,
     AttentionParser,
-    Bools,
     Treebank,
     head_hits,
     offset_hits,
@@ -31,21 +31,17 @@ from bertline.inference.model import LoadedModel
 from bertline.modeling.initialization import initialize
 from bertline.tasks.conll import ParsedSentence, read_treebank
 
-ALL = "all"
-"""Name of the row of all words but punctuation; the roots among them are found by no head."""
 _FEWEST_SENTENCES = 12
-"""A third of those of dev chooses the epoch of the parser."""
-_PUBLISHED = {"obj": ("dobj", 86.8), "det": ("det", 94.3), "nmod:poss": ("poss", 80.5), "aux:pass": ("auxpass", 82.5)}
+_PUBLISHED = {"obj": 86.8, "det": 94.3, "nmod:poss": 80.5, "aux:pass": 82.5}
 NOTES = (
     "Heads, directions and offsets are chosen on dev and scored on test. Intervals (95 %) and verdicts are by the "
-    "jackknife over documents, or sentences where none are marked; verdicts are adjusted for the number of relations.",
-    "d>h: of the other words, the dependent attends most to its head; h>d: its head attends most to it. Layers and "
-    "heads count from 1. The random weights have one seed.",
+    "jackknife over documents, or sentences where none are marked; verdicts are adjusted for the number of relations. "
+    "d>h: of the other words, the dependent attends most to its head; h>d: its head attends most to it.",
     "Published for BERT-base on newspaper text (Clark et al. 2019, table 1), chosen and scored on the same sentences: "
     "dobj 86.8, det 94.3, poss 80.5, auxpass 82.5. The authors' notebook prints 94.1 for auxpass and 82.5 for its "
-    "offset, so that row of the table seems to have slipped.",
-    "Their trees are Stanford Dependencies: poss is scored at the 's, nmod:poss at the possessor itself, and heads in "
-    "UD are content words, so that auxiliaries, copulas and prepositions depend on what they belong to.",
+    "offset, so that row of the table seems to have slipped. Their trees are Stanford Dependencies: poss is scored at "
+    "the 's, nmod:poss at the possessor itself, and heads in UD are content words, so that auxiliaries, copulas and "
+    "prepositions depend on what they belong to.",
 )
 _VERDICTS = {"better": "beats offset", "worse": "below offset", "not shown": "within noise", None: "too few texts"}
 
@@ -57,9 +53,7 @@ def halves(sentences: Sequence[ParsedSentence]) -> tuple[Sequence[ParsedSentence
     return sentences[:at], sentences[at:]
 
 
-def measure_heads(
-    model: LoadedModel, dev: Path, test: Path | None = None, *, min_examples: int = 100
-) -> dict[str, Any]:
+def measure_heads(model: LoadedModel, dev: Path, test: Path | None = None, min_examples: int = 100) -> dict[str, Any]:
     """Measure every head of an encoder on a treebank; without a test file, `dev` is cut in two.
 
     Args:
@@ -67,7 +61,7 @@ def measure_heads(
 
     Returns:
         Plain data: `relations` by name, `ALL` first; `parsing`, the share of heads that are found by the weighted sum
-        of all heads (UAS without punctuation); `treebank`, `notes` and `versions`.
+        of all heads (UAS without punctuation); the files, notes and versions.
 
     Raises:
         DataError: A file is no parsed treebank, or has too few sentences that the model reads.
@@ -78,130 +72,103 @@ def measure_heads(
         raise DataError(f"{dev.name}: dev and test need {_FEWEST_SENTENCES} sentences each that the model can read.")
     if num := sum(part.num_left_out for part in parts):
         warn(f"{num:,} sentences are longer than the {model.max_length} tokens that the model reads, and are left out")
-    config, random = model.encoder.config, copy.deepcopy(model.encoder)
-    initialize(random, config, seed=0)
+    random, num_heads = copy.deepcopy(model.encoder), model.encoder.config.num_attention_heads
+    initialize(random, random.config, seed=0)
     hits, parsed = _measured("encoder", model.encoder, parts)
     random_hits, random_parsed = _measured("random weights", random, parts)
     systems = {"head": hits, "random_weights": random_hits, "offset": [offset_hits(part) for part in parts]}
-    relations, differences = {}, []
+    relations: dict[str, dict[str, Any]] = {}
+    differences = []
     for name in (ALL, *relations_of(parts[1], parts[0], min_examples=min_examples)):
-        on_dev, on_test = (part.rows(None if name == ALL else name) for part in parts)
-        documents = [parts[1].documents[place] for place in on_test]
-        chosen = {key: int(shown[on_dev].mean(0).argmax()) for key, (shown, _) in systems.items()}
-        right = {key: scored[on_test, chosen[key]] for key, (_, scored) in systems.items()}
-        row: dict[str, Any] = {key: _scored(found, documents) for key, found in right.items()}
-        row["offset"]["offset"] = OFFSETS[chosen["offset"]]
+        rows = [part.rows(name) for part in parts]
+        shares = {key: [hits[of].mean(0) for hits, of in zip(both, rows, strict=True)] for key, both in systems.items()}
+        best = {key: int(on_dev.argmax()) for key, (on_dev, _) in shares.items()}
+        scores = {key: _as_measured(both[1][:, best[key]], parts[1], rows[1]) for key, both in systems.items()}
+        differences.append(compared(scores["head"], scores["offset"]))
+        on_dev, on_test = (share.reshape(2, -1, num_heads) for share in shares["head"])
+        relations[name] = row = {
+            **{key: _scored(score) for key, score in scores.items()},
+            "num_dev": len(rows[0]),
+            "num_test": len(rows[1]),
+            "grid": np.where(on_dev[0] >= on_dev[1], *on_test).round(4).tolist(),  # the better direction on dev
+            "published_bert_base": _PUBLISHED.get(name),
+        }
+        row["offset"]["offset"] = OFFSETS[best["offset"]]
         for key in ("head", "random_weights"):
-            direction, place = divmod(chosen[key], hits[0].shape[1] // 2)
-            layer, head = divmod(place, config.num_attention_heads)
-            row[key] |= {"layer": layer + 1, "head": head + 1, "direction": DIRECTIONS[direction]}
-        differences.append(compared(_as_measured(right["head"], documents), _as_measured(right["offset"], documents)))
-        shown, scored = (
-            on[rows].mean(0).reshape(2, -1, config.num_attention_heads)
-            for on, rows in zip(hits, (on_dev, on_test), strict=True)
-        )
-        row |= {"num_dev": len(on_dev), "num_test": len(on_test), "difference": differences[-1].to_json()}
-        # Of each head the direction that is better on dev.
-        row["grid"] = np.where(shown[0] >= shown[1], *scored).round(4).tolist()
-        if name in _PUBLISHED:
-            row["published_bert_base"] = _PUBLISHED[name]
-        relations[name] = row
+            direction, layer, head = map(int, np.unravel_index(best[key], on_dev.shape))
+            row[key] |= {"layer": layer + 1, "head": head + 1, "direction": ("d>h", "h>d")[direction]}
     for row, difference in zip(relations.values(), [differences[0], *adjusted(differences[1:])], strict=True):
-        row["verdict"] = difference.verdict
-    words = parts[1].rows(None)
-    documents = [parts[1].documents[place] for place in words]
-    always = {f"offset_{at:+d}": float((parts[1].distances[words] == at).mean()) for at in (1, -1)}
+        row |= {"difference": difference.difference, "p_value": difference.p_value, "verdict": difference.verdict}
+    parsing = {"encoder": parsed, "random_weights": random_parsed}
+    parsing |= {"next_word": parts[1].distances == 1, "previous_word": parts[1].distances == -1}
     return {
-        "num_heads": config.num_attention_heads,
-        "treebank": {
-            "cut_in_two": test is None,
-            **{
-                name: {
-                    "file": path.name,
-                    "documents": len(set(part.documents)),
-                    "sentences": len(part.words),
-                    "sentences_left_out": part.num_left_out,
-                    "words": len(part.heads),
-                }
-                for name, path, part in zip(("dev", "test"), (dev, test or dev), parts, strict=True)
-            },
-        },
+        "dev": _described(dev, parts[0]),
+        "test": _described(test or dev, parts[1]),
         "relations": relations,
-        "parsing": {
-            "encoder": _scored(parsed[words], documents),
-            "random_weights": _scored(random_parsed[words], documents),
-            **always,
-        },
+        "parsing": {key: _scored(_as_measured(right, parts[1], parts[1].rows(ALL))) for key, right in parsing.items()},
         "notes": list(NOTES),
         "versions": versions_of("bertline", "torch", "tokenizers"),
     }
 
 
-def _measured(name: str, encoder: Encoder, parts: Sequence[Treebank]) -> tuple[list[Bools], Bools]:
+def _measured(name: str, encoder: Encoder, parts: Sequence[Treebank]) -> tuple[list[NDArray[Any]], NDArray[Any]]:
     """Return the hits on dev and on test, and for which words of test a parser that is fitted on dev is right."""
     dev, test = parts
-    right = np.zeros(len(test.heads), dtype=np.bool_)
     parser = AttentionParser(encoder.config.num_hidden_layers * encoder.config.num_attention_heads)
-    parser = parser.to(encoder.word_embeddings.device)
-
-    def store(batch: list[int], attention: Tensor) -> None:
-        parser.store(dev, batch, attention)
-
-    def parse(batch: list[int], attention: Tensor) -> None:
-        places, is_word = test.places(batch)
-        guessed = parser(attention, is_word).argmax(-1).cpu().numpy()
-        right[places[is_word]] = (guessed == test.heads[places])[is_word]
-
-    on_dev = head_hits(encoder, dev, progress(dev.batches(), description=f"{name}, dev, batches"), store)
+    parser, right = parser.to(encoder.word_embeddings.device), np.zeros(len(test.heads), dtype=np.bool_)
+    batches = (progress(part.batches(), description=f"{name}, batches") for part in parts)
+    on_dev = head_hits(encoder, dev, next(batches), partial(parser.store, dev))
     parser.fit()
-    on_test = head_hits(encoder, test, progress(test.batches(), description=f"{name}, test, batches"), parse)
-    return [on_dev, on_test], right
+    return [on_dev, head_hits(encoder, test, next(batches), partial(parser.parse, test, right))], right
 
 
-def _as_measured(right: Bools, documents: Sequence[str]) -> Measured:
-    return measured([right[:, None].astype(float)], documents, lambda rows: float(rows.mean()), repeatable=True)
+def _described(file: Path, part: Treebank) -> dict[str, Any]:
+    sizes = {"documents": len(set(part.documents)), "sentences": len(part.words), "words": len(part.heads)}
+    return {"file": file.name, **sizes, "sentences_left_out": part.num_left_out}
 
 
-def _scored(right: Bools, documents: Sequence[str]) -> dict[str, Any]:
-    interval = compared(_as_measured(right, documents)).interval
+def _as_measured(right: NDArray[Any], treebank: Treebank, rows: NDArray[np.int64]) -> Measured:
+    documents = [treebank.documents[row] for row in rows]
+    return measured([right[rows, None].astype(float)], documents, lambda part: float(part.mean()), repeatable=True)
+
+
+def _scored(score: Measured) -> dict[str, Any]:
+    interval = compared(score).interval
     clipped = None if interval is None else [round(min(1.0, max(0.0, bound)), 4) for bound in interval]
-    return {"accuracy": round(float(right.mean()), 4), "interval": clipped}
+    return {"accuracy": round(score.mean, 4), "interval": clipped}
 
 
 def table_of(content: dict[str, Any]) -> str:
-    """Return the relations as a table of at most 80 columns, and the scores of parsing."""
-    names = ("relation", "words", "head", "found", "95 %", "offset", "random", "verdict")
-    rows = [names]
+    """Return the relations as a table of at most 80 columns, the scores of parsing, and the notes."""
+    rows = [("relation", "words", "head", "found", "95 %", "offset", "random", "verdict")]
     for name, row in content["relations"].items():
         head, offset, random = row["head"], row["offset"], row["random_weights"]
-        where = f"{head['layer']}-{head['head']} {'d>h' if head['direction'] == DIRECTIONS[0] else 'h>d'}"
-        fixed = f"{offset['offset']:+d} {_percent(offset['accuracy'])}"
-        scores = _percent(head["accuracy"]), _interval(head["interval"]), fixed, _percent(random["accuracy"])
+        where, fixed = "{layer}-{head} {direction}".format(**head), f"{offset['offset']:+d} {_percent(offset)}"
+        scores = _percent(head), _interval(head), fixed, _percent(random)
         rows.append((name, f"{row['num_test']:,}", where, *scores, _VERDICTS[row["verdict"]]))
-    parsing = content["parsing"]
-    shares = {key: found if key.startswith("offset") else found["accuracy"] for key, found in parsing.items()}
-    sentence = (
-        "Parsing by all heads: {encoder} % of heads found ({interval}), random weights {random_weights} %, always the "
-        "next word {offset_+1} %, always the previous one {offset_-1} %."
-        " The notebook prints 78.0 % for BERT-base on newspaper text, with word vectors (GloVe) besides."
-    ).format(interval=_interval(parsing["encoder"]["interval"]), **{key: _percent(at) for key, at in shares.items()})
     lines = ("{:14} {:>6} {:>9} {:>5} {:>10} {:>8} {:>6} {}".format(*row) for row in rows)
-    return "\n".join([*lines, "", fill(sentence, 80)])
+    parsing = (
+        "Parsing by a weighted sum of all heads: {encoder} % of heads found ({interval}), with random weights "
+        "{random_weights} %; always the next word {next_word} %, always the previous one {previous_word} %. The "
+        "notebook prints 78.0 % for BERT-base on newspaper text, with word vectors (GloVe) besides."
+    )
+    shares = {key: _percent(score) for key, score in content["parsing"].items()}
+    parsing = parsing.format(interval=_interval(content["parsing"]["encoder"]), **shares)
+    return "\n".join([*lines, "", *(fill(text, 80) for text in (parsing, *content["notes"]))])
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
+def _percent(score: dict[str, Any]) -> str:
+    return f"{100 * score['accuracy']:.1f}"
 
 
-def _interval(bounds: Sequence[float] | None) -> str:
-    return "-" if bounds is None else "-".join(map(_percent, bounds))
+def _interval(score: dict[str, Any]) -> str:
+    return "-".join(f"{100 * bound:.1f}" for bound in score["interval"] or [])
 
 
-def draw_heads(content: dict[str, Any], path: Path, *, only: Sequence[str] | None = None) -> None:
-    """Draw a map of layers by heads for each relation (`only` for these), the chosen head framed, as PNG or SVG."""
+def draw_heads(content: dict[str, Any], only: Sequence[str] | None = None) -> Figure:
+    """Draw a map of layers by heads for each relation (`only` for these), the chosen head framed."""
     relations = {name: row for name, row in content["relations"].items() if only is None or name in only}
-    columns = min(5, len(relations))
-    num_rows = -(-len(relations) // columns)
+    columns, num_rows = min(5, len(relations)), -(-len(relations) // 5)
     figure = Figure(figsize=(2.5 * columns, 2.4 * num_rows + 0.8), layout="constrained")
     grid = figure.subplots(num_rows, columns, squeeze=False)
     for axes, (name, row) in zip(grid.flat, relations.items(), strict=False):
@@ -209,12 +176,11 @@ def draw_heads(content: dict[str, Any], path: Path, *, only: Sequence[str] | Non
         extent = (0.5, num_heads + 0.5, num_layers + 0.5, 0.5)
         image = axes.imshow(row["grid"], vmin=0, vmax=1, extent=extent, aspect="auto")
         axes.plot(head["head"], head["layer"], "s", mfc="none", mec="red", ms=9, mew=1.5)
-        scores = f"{_percent(head['accuracy'])} %, offset {_percent(row['offset']['accuracy'])} %"
-        axes.set_title(f"{name}, head {head['layer']}-{head['head']}\n{scores}", fontsize=9)
+        title = f"{name}, head {head['layer']}-{head['head']}\n{_percent(head)} %, offset {_percent(row['offset'])} %"
+        axes.set_title(title, fontsize=9)
         axes.set(xticks=[1, num_heads], yticks=[1, num_layers])
     for axes in grid.flat[len(relations) :]:
         axes.set_axis_off()
-    figure.supxlabel("head", fontsize=9)
-    figure.supylabel("layer", fontsize=9)
-    figure.colorbar(image, ax=grid, shrink=0.5, aspect=40, location="bottom", label="share of heads found on test")
-    figure.savefig(path, dpi=110)
+    label = "share of heads found on test; layers go down, heads to the right"
+    figure.colorbar(image, ax=grid, shrink=0.5, aspect=40, location="bottom", label=label)
+    return figure

@@ -101,13 +101,12 @@ class HeadProbeConfig:
     treebank: str
     """CoNLL-U file."""
     every_steps: int
-    """Steps between two measurements."""
     max_sentences: int
     """Largest number of sentences, evenly spread; heads are chosen on the first half and scored on the second."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "every_steps")
         require_at_least(2, self, "max_sentences")
+        require_at_least(1, self, "every_steps")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertline.encoders.head_measures import Treebank, head_hits, offset_hits, relations_of, spread
+from bertline.encoders.head_measures import ALL, Treebank, head_hits, offset_hits, relations_of, spread
 from bertline.encoders.loading import LanguageModel
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import ConfigError
@@ -25,7 +25,7 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
 from bertline.modeling.heads import pooled
-from bertline.pretraining.config import MaskPredictionsConfig
+from bertline.pretraining.config import HeadProbeConfig, MaskPredictionsConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
@@ -439,52 +439,48 @@ class HeadProbe(Probe):
     """
 
     model: LanguageModel
-    halves: tuple[Treebank, Treebank]
+    tokenizer: Tokenizer
+    config: HeadProbeConfig
+    max_length: int
+    """Longest sentence in tokens that training sees; longer ones are left out."""
     machine: Machine
-    every_steps: int
+
+    def __post_init__(self) -> None:
+        from bertline.tasks.conll import read_treebank  # needs pydantic, which a bare image lacks
+
+        self.every_steps = self.config.every_steps
+        used = spread(read_treebank(Path(self.config.treebank).expanduser()), self.config.max_sentences)
+        parts = used[: len(used) // 2], used[len(used) // 2 :]
+        self.halves = [Treebank.of(part, self.tokenizer, max_length=self.max_length) for part in parts]
 
     def probe(self, step: int) -> dict[str, float]:
         if not self.machine.ranks.is_first:
             return {}
-        encoder = self.model.bert
+        encoder, names = self.model.bert, relations_of(*self.halves, min_examples=_FEWEST_EXAMPLES)
         with evaluating(encoder, replace(self.machine, precision="fp32")):
             hits = [head_hits(encoder, half, half.batches()) for half in self.halves]
-        relations = relations_of(*self.halves, min_examples=_FEWEST_EXAMPLES)
-        found = {name: self._found(hits, name) for name in relations}
-        offsets = [self._found([offset_hits(half) for half in self.halves], name) for name in relations]
-        if relations:
-            found |= {"mean": float(np.mean([*found.values()])), "offset": float(np.mean(offsets))}
-        return {f"probe/heads/{name}": value for name, value in {**found, "all": self._found(hits, None)}.items()}
+        found = {name: self._found(hits, name) for name in (*names, ALL)}
+        offsets = [self._found([offset_hits(half) for half in self.halves], name) for name in names]
+        means = {"mean": [found[name] for name in names], "offset": offsets} if names else {}
+        found |= {name: float(np.mean(values)) for name, values in means.items()}
+        return {f"probe/heads/{name}": value for name, value in found.items()}
 
-    def _found(self, hits: Sequence[Array], relation: str | None) -> float:
+    def _found(self, hits: Sequence[Array], relation: str) -> float:
         first, second = (found[half.rows(relation)].mean(0) for found, half in zip(hits, self.halves, strict=True))
         return float(second[first.argmax()])
 
 
-def _head_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokenizer, machine: Machine) -> list[Probe]:
-    config = job.pretrain.head_probe
-    if config is None:
-        return []
-    from bertline.tasks.conll import read_treebank  # needs pydantic, which a bare image lacks
-
-    sentences = spread(read_treebank(Path(config.treebank).expanduser()), config.max_sentences)
-    middle, max_length = len(sentences) // 2, max(Plan.of(job.pretrain).lengths)
-    first, second = (
-        Treebank.of(half, tokenizer, max_length=max_length) for half in (sentences[:middle], sentences[middle:])
-    )
-    return [HeadProbe(model, (first, second), machine, config.every_steps)]
-
-
 def configured_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokenizer, machine: Machine) -> list[Probe]:
     """Return the probes of `pretrain.head_probe`, and of `pretrain.linear_probe` if held-out text suffices for it."""
-    config, of_heads = job.pretrain.linear_probe, _head_probes(job, model, tokenizer, machine)
+    config, of_heads, length = job.pretrain.linear_probe, job.pretrain.head_probe, max(Plan.of(job.pretrain).lengths)
+    probes: list[Probe] = [] if of_heads is None else [HeadProbe(model, tokenizer, of_heads, length, machine)]
     if config is None:
-        return of_heads
-    store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
+        return probes
+    store = ExampleStore.open(job.examples_folder, "validation", length)
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
     if (count := len(sentences.kinds)) >= _FEWEST_SENTENCES:
-        return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps), *of_heads]
+        return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps), *probes]
     warn(
         f"held-out text has {count} sentences, too few to probe with: training continues without pretrain.linear_probe"
     )
-    return of_heads
+    return probes

@@ -36,10 +36,11 @@ USER_START = Path("data/start")
 """Encoders that single tasks start from, by task name."""
 USER_PRETRAINING_TEACHER = Path("data/pretraining_teacher")
 USER_TREEBANK = Path("data/treebank")
-"""Treebank of the probe of attention heads."""
 USER_TEACHER = Path("data/teacher")
 USER_UNLABELLED = Path("data/unlabelled")
 """Teachers of single tasks, and their rows without labels, by task name."""
+
+_PRETRAINING_DATA = (USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_TREEBANK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,7 @@ STAGES = (
         summary="The pretrained encoder with the heads of its objective.",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
         modules=("bertline.pretraining.run",),
-        inputs=(
-            *("artifacts/examples", "artifacts/tokenizer"),
-            *(str(USER_CHECKPOINT), str(USER_PRETRAINING_TEACHER), str(USER_TREEBANK)),
-        ),
+        inputs=("artifacts/examples", "artifacts/tokenizer", *map(str, _PRETRAINING_DATA)),
         output="artifacts/pretrain",
         versions=_TRAINING,
         versions_where=(

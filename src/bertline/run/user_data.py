@@ -45,15 +45,8 @@ def link_user_data(config: PipelineConfig) -> None:
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
     write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (
-        USER_TEXT,
-        USER_CHECKPOINT,
-        USER_PRETRAINING_TEACHER,
-        USER_TREEBANK,
-        USER_VOCABULARY,
-        *of_tasks,
-        *of_sources,
-    ):
+    of_pretraining = (USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_TREEBANK)
+    for place in (USER_TEXT, *of_pretraining, USER_VOCABULARY, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)

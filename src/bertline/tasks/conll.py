@@ -41,12 +41,11 @@ class ParsedSentence:
     """One sentence of a treebank."""
 
     document: str
-    """As in `TaggedSentence`."""
     words: tuple[str, ...]
     heads: tuple[int, ...]
-    """Place of each word's head, counted from 1; 0 for the root of the sentence."""
+    """Place of each word's head, from 1; 0 for the root."""
     relations: tuple[str, ...]
-    """Relation of each word to its head, with its subtype: `nmod:poss`."""
+    """With subtypes: `nmod:poss`."""
 
 
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
@@ -135,33 +134,27 @@ def read_treebank(path: Path) -> list[ParsedSentence]:
         DataError: The file has no sentence or no relations, or a line is invalid; the message names it.
     """
     sentences: list[ParsedSentence] = []
-    lacking, num_words = [], 0
+    lacking: list[str] = []
     for document, block in _blocks(path, "utf-8", lambda line: line.startswith("#")):
-        lines = [(f"{path}:{number}", line.split("\t")) for number, line in block]
-        if bad := [where for where, columns in lines if len(columns) != _CONLLU_WIDTH]:
-            raise DataError(f"{bad[0]} is no line of CoNLL-U, which has ten columns separated by tabs.")
-        rows = [(where, columns) for where, columns in lines if columns[0].isdecimal()]
-        for place, (where, columns) in enumerate(rows, start=1):
-            head, relation = columns[_CONLLU_HEAD], columns[_CONLLU_RELATION]
-            if int(columns[0]) != place or not columns[_CONLLU_WORD].strip():
-                raise DataError(f"{where}: expected word {place} of its sentence, found {columns[:2]}.")
-            if head == "_" or relation == "_":
-                lacking.append(where)
-            elif not head.isdecimal() or int(head) > len(rows) or int(head) == place:
-                raise DataError(f"{where}: the head is {head!r}; expected another word, 1 to {len(rows)}, or 0 (root).")
-        num_words += len(rows)
-        if rows and not lacking:
-            words, heads, relations = zip(
-                *((each[_CONLLU_WORD], int(each[_CONLLU_HEAD]), each[_CONLLU_RELATION]) for _, each in rows),
-                strict=True,
-            )
-            sentences.append(ParsedSentence(document or f"{path.name}:{block[0][0]}", words, heads, relations))
-    if lacking and len(lacking) == num_words:
-        raise DataError(f"{path} has no relations: head and relation of every word are `_`. Give a parsed treebank.")
+        words: list[tuple[str, int, str]] = []
+        last = sum(line.partition("\t")[0].isdecimal() for _, line in block)
+        for number, line in block:
+            columns, where = line.split("\t"), f"{path}:{number}"
+            if len(columns) != _CONLLU_WIDTH or (columns[0].isdecimal() and columns[0] != str(len(words) + 1)):
+                raise DataError(f"{where}: expected ten columns of word {len(words) + 1}, found {line[:60]!r}.")
+            if columns[0].isdecimal():
+                head, relation = columns[_CONLLU_HEAD], columns[_CONLLU_RELATION]
+                if head == "_" or relation == "_":
+                    lacking.append(where)
+                elif not head.isdecimal() or int(head) > last or head == columns[0]:
+                    raise DataError(f"{where}: the head is {head!r}; expected another word, 1 to {last}, or 0 (root).")
+                words.append((columns[_CONLLU_WORD], int(head) if head.isdecimal() else 0, relation))
+        if words:
+            sentences.append(ParsedSentence(document or f"{path.name}:{block[0][0]}", *zip(*words, strict=True)))
+    if not sentences or len(lacking) == sum(len(sentence.words) for sentence in sentences):
+        raise DataError(f"{path} has no words, or no relations: head and relation of each are `_`. Give a parsed one.")
     if lacking:
-        raise DataError(f"{lacking[0]} has no head or no relation (`_`), as {len(lacking):,} of {num_words:,} words.")
-    if not sentences:
-        raise DataError(f"{path} has no sentence with words. Give a treebank in the format CoNLL-U.")
+        raise DataError(f"{lacking[0]} has no head or no relation (`_`), as {len(lacking):,} words.")
     return sentences
 
 

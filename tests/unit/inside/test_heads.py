@@ -11,12 +11,12 @@ import torch
 import planted_heads
 import tiny
 from bertline.cli.heads import heads
-from bertline.encoders.head_measures import DIRECTIONS, OFFSETS, AttentionParser, Treebank, head_hits, offset_hits
+from bertline.encoders.head_measures import ALL, OFFSETS, AttentionParser, Treebank, head_hits, offset_hits
 from bertline.encoders.loading import load_encoder
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.inference.loading import load
 from bertline.inside.ablation import ablate_classifier, ablate_language_model, without_head
-from bertline.inside.heads import ALL, draw_heads, halves, measure_heads, table_of
+from bertline.inside.heads import draw_heads, halves, measure_heads, table_of
 from bertline.tasks.conll import ParsedSentence, read_treebank
 
 SIZES = {"initializer_range": 0.5, "max_position_embeddings": 24}
@@ -87,13 +87,13 @@ def test_a_head_that_knows_a_relation_is_found_with_its_direction_and_beats_ever
     rows = content["relations"]
     assert set(rows) == {ALL, "obj", "det", "dep"}
     found = {name: (row["head"]["layer"], row["head"]["head"], row["head"]["direction"]) for name, row in rows.items()}
-    assert found["obj"] == (1, 2, DIRECTIONS[0]) and found["det"] == (2, 1, DIRECTIONS[1])
+    assert found["obj"] == (1, 2, "d>h") and found["det"] == (2, 1, "h>d")
     for name in ("obj", "det"):
         assert rows[name]["head"]["accuracy"] == 1 and rows[name]["head"]["interval"] == [1, 1]
         assert rows[name]["grid"][found[name][0] - 1][found[name][1] - 1] == 1
         assert rows[name]["verdict"] == "better"
     assert rows["obj"]["random_weights"]["accuracy"] < 0.9 and rows["dep"]["verdict"] != "better"  # no head knows it
-    assert rows["obj"]["published_bert_base"] == ("dobj", 86.8) and "published_bert_base" not in rows["dep"]
+    assert rows["obj"]["published_bert_base"] == 86.8 and rows["dep"]["published_bert_base"] is None
 
 
 def test_the_parser_finds_what_some_head_knows(content, test):
@@ -101,9 +101,9 @@ def test_the_parser_finds_what_some_head_knows(content, test):
     known = sum(relation in ("obj", "det") for relation in relations) / len(relations)
     parsing = content["parsing"]
     assert parsing["encoder"]["accuracy"] > max(known, parsing["random_weights"]["accuracy"] + 0.2)
-    assert parsing["offset_+1"] == pytest.approx(np.mean([
+    assert parsing["next_word"]["accuracy"] == pytest.approx(np.mean([
         head == place + 1 for one in read_treebank(test) for place, head in enumerate(one.heads, start=1)
-    ]))  # fmt: skip
+    ]), abs=1e-4)  # fmt: skip
 
 
 def test_the_parser_scores_roots_by_special_tokens_and_never_a_word_itself_or_what_is_no_word():
@@ -138,14 +138,17 @@ def test_a_table_fits_80_columns_and_a_picture_is_drawn(content, tmp_path):
     assert max(map(len, lines)) <= 80
     row = next(line for line in lines if line.startswith("obj"))
     assert "1-2 d>h 100.0" in row and row.endswith("beats offset")
-    draw_heads(content, tmp_path / "heads.png")
-    assert (tmp_path / "heads.png").read_bytes()[:4] == b"\x89PNG"
+    maps = [axes for axes in draw_heads(content).axes if axes.images]
+    assert [axes.get_title().split(",")[0] for axes in maps] == [*content["relations"]]
+    assert [axes.images[0].get_array().tolist() for axes in maps] == [
+        row["grid"] for row in content["relations"].values()
+    ]
 
 
 def test_sentences_that_the_model_cannot_read_are_counted_and_if_none_is_left_this_is_an_error(tmp_path, dev, capsys):
     model = planted_heads.planted(tmp_path / "planted")
     model.max_length = 9
-    found = measure_heads(model, dev, min_examples=10)["treebank"]
+    found = measure_heads(model, dev, min_examples=10)
     left_out = found["dev"]["sentences_left_out"] + found["test"]["sentences_left_out"]
     assert left_out == sum(len(one.words) > 6 for one in read_treebank(dev)) > 0  # "things" has two tokens
     assert f"{left_out} sentences are longer than the 9 tokens" in capsys.readouterr().err
@@ -169,9 +172,8 @@ def test_a_wrapped_family_is_measured_and_keeps_its_heads(tmp_path, dev):
     tiny.write_vocabulary(tmp_path / "electra", planted_heads.WORDS)
     model = load(str(tmp_path / "electra"), device="cpu")
     assert np.shape(measure_heads(model, dev, min_examples=50)["relations"]["obj"]["grid"]) == (3, 4)
-    with pytest.raises(ArtifactError, match="heads can be taken out of families with BERT's layers alone"):
-        with without_head(model.encoder, 0, 0):
-            pass
+    with pytest.raises(ArtifactError, match="heads can be .* BERT's layers alone"), without_head(model.encoder, 0, 0):
+        pass
 
 
 def test_without_a_head_a_layer_computes_as_if_that_head_said_nothing_and_has_it_again_afterwards(folder, monkeypatch):
@@ -233,7 +235,7 @@ def test_the_command_writes_what_it_prints(folder, dev, tmp_path, capsys):
     said = capsys.readouterr().out
     content = json.loads((tmp_path / "out" / "heads.json").read_text())
     assert "dev.conllu is cut in two" in said and table_of(content) in said
-    assert "Published for BERT-base" in said and "dobj 86.8, det 94.3, poss 80.5, auxpass 82.5" in said
+    assert "dobj 86.8, det 94.3" in said
     assert len(content["ablation"][0]["without"]) == 8 and "of 8 heads change it beyond noise" in said
     assert (tmp_path / "out" / "heads.png").exists()
     for wrong in (["--rows", "x.csv"], ["--task", str(folder), "--rows", "x.csv"]):
@@ -248,17 +250,16 @@ def line(place, head, relation, word="word"):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (line(1, "_", "_") + line(2, "_", "_"), r"bad\.conllu has no relations: .* every word are `_`"),
-        (line(1, 0, "root") + line(2, "_", "_"), r"bad\.conllu:2 has no head or no relation \(`_`\), as 1 of 2 words"),
+        (line(1, "_", "_") + line(2, "_", "_"), r"bad\.conllu has no words, or no relations"),
+        (line(1, 0, "root") + line(2, "_", "_"), r"bad\.conllu:2 has no head or no relation \(`_`\), as 1 words"),
         (
             line(1, 0, "root") + line(2, 3, "obj"),
             r"bad\.conllu:2: the head is '3'; expected another word, 1 to 2, or 0",
         ),
         (line(1, 0, "root") + line(2, 2, "obj"), r"bad\.conllu:2: the head is '2'"),
-        (line(1, 0, "root") + line(3, 1, "obj"), r"bad\.conllu:2: expected word 2 of its sentence"),
-        (line(1, 0, "root", word=" "), r"bad\.conllu:1: expected word 1"),
-        ("# text = a\n1 word\n", r"bad\.conllu:2 is no line of CoNLL-U"),
-        ("# only a comment\n\n", r"bad\.conllu has no sentence with words"),
+        (line(1, 0, "root") + line(3, 1, "obj"), r"bad\.conllu:2: expected ten columns of word 2, found '3"),
+        ("# text = a\n1 word\n", r"bad\.conllu:2: expected ten columns of word 1"),
+        ("# only a comment\n\n", r"bad\.conllu has no words"),
     ],
 )
 def test_what_is_no_treebank_is_named_by_file_and_line(tmp_path, text, message):

@@ -9,10 +9,9 @@ import torch
 
 import planted_heads
 import tiny
-from bertline.encoders.head_measures import Treebank
+from bertline.pretraining.config import HeadProbeConfig
 from bertline.pretraining.probes import HeadProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.tasks.conll import read_treebank
 from pretraining_inputs import assert_resumes_to_the_same_bits, assert_same_weights, curve, weights
 
 
@@ -22,11 +21,11 @@ def treebank(tmp_path):
 
 
 def test_it_says_how_often_the_best_head_finds_a_relation_and_leaves_the_model_as_it_was(tmp_path, treebank):
-    tokenizer, sentences = planted_heads.tokenizer(tmp_path), read_treebank(treebank)
-    halves = tuple(Treebank.of(half, tokenizer, max_length=16) for half in (sentences[:60], sentences[60:]))
+    tokenizer = planted_heads.tokenizer(tmp_path)
+    config = HeadProbeConfig(treebank=str(treebank), every_steps=5, max_sentences=100)
     encoder = planted_heads.Planted(tokenizer.vocab_size).train()
     state = torch.get_rng_state()
-    found = HeadProbe(SimpleNamespace(bert=encoder), halves, tiny.machine(), every_steps=5).probe(5)
+    found = HeadProbe(SimpleNamespace(bert=encoder), tokenizer, config, 16, tiny.machine()).probe(5)
     assert found["probe/heads/obj"] == found["probe/heads/det"] == 1
     names = ("obj", "det", "dep")
     assert found["probe/heads/mean"] == pytest.approx(sum(found[f"probe/heads/{name}"] for name in names) / 3)
