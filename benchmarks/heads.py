@@ -20,8 +20,7 @@ from records import HERE, add_record_arguments, current_commit
 
 import bertline
 from bertline.foundation.parallel import processor_name
-from bertline.inside.ablation import ablate_language_model
-from bertline.inside.heads import measure_heads, table_of
+from bertline.inside.heads import ablate_language_model, measure_heads, table_of
 from bertline.tasks.conll import read_treebank
 
 DATA = HERE.parents[1] / "shared/data/tasks/ud_english_ewt"

@@ -12,35 +12,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from bertline.encoders.loading import Encoder
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.tokenization.tokenizer import Tokenizer
 
-ALL = "all"
-"""Name, as of a relation, of all words but punctuation: those that count in the score of a tree."""
-OFFSETS = (*range(-10, 0), *range(1, 11))
-"""Distances from a word to its guessed head; the notebook tries -3 to 2."""
+ALL = "all"  # name, as of a relation, of all words but punctuation, which count in the score of a tree
+OFFSETS = (*range(-10, 0), *range(1, 11))  # from a word to its guessed head; the notebook tries -3 to 2
 _BATCH_TOKENS = 2048
-_EDGES = 2
-"""Words that stand for special tokens: one for those before the text, one for those behind it."""
-_MOST_STORED = 1 << 28
-"""Attentions that a parser is fitted on: half a gibibyte in fp16."""
+_EDGES = 2  # words that stand for special tokens: one for those before the text, one for those behind it
+_MOST_SENTENCES = 4000  # that a parser is fitted on: 0.4 GB of attentions in fp16 for 144 heads
 _EPOCHS, _LEARNING_RATE = 30, 0.1
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Treebank:
-    """Sentences as an encoder reads them, and the T words of all of them in a row, each with its document."""
+    """Sentences as an encoder reads them, and the T words of all of them in a row.
+
+    Each word of the row has the place of its head in its sentence, from 1 (0 for a root), its distance to the head
+    (negative to the left, 0 for a root), its relation and its document.
+    """
 
     tokenizer: Tokenizer
     words: list[list[list[int]]]
@@ -48,9 +48,7 @@ class Treebank:
     starts: NDArray[np.int64]
     """Place of each sentence's first word in the row, and the end of the row."""
     heads: NDArray[np.int64]
-    """Place of each word's head in its sentence, from 1; 0 for a root."""
     distances: NDArray[np.int64]
-    """Places from each word to its head, negative to the left; 0 for a root."""
     relations: NDArray[np.str_]
     documents: list[str]
     num_left_out: int
@@ -84,10 +82,9 @@ class Treebank:
 
     def batches(self) -> list[list[int]]:
         """Return sentences in batches of similar length, the longest first."""
-        lengths = [len(self.sequence(index)) for index in range(len(self.words))]
-        left, batches = sorted(range(len(lengths)), key=lambda index: -lengths[index]), []
+        left, batches = sorted(range(len(self.words)), key=lambda index: -len(self.sequence(index))), []
         while left:
-            size = max(1, _BATCH_TOKENS // lengths[left[0]])
+            size = max(1, _BATCH_TOKENS // len(self.sequence(left[0])))
             batches.append(left[:size])
             left = left[size:]
         return batches
@@ -105,16 +102,15 @@ def word_attention(encoder: Encoder, treebank: Treebank, batch: Sequence[int]) -
 
     Attention to a word is the sum over its tokens, attention from it their mean.
     """
-    rows, single = [treebank.sequence(index) for index in batch], treebank.tokenizer.single
-    longest, num_words = max(map(len, rows)), max(len(treebank.words[index]) for index in batch)
-    ids = torch.full((len(rows), longest), treebank.tokenizer.pad_id)
-    belongs = torch.zeros(len(rows), _EDGES + num_words, longest)  # of a token to a word
-    for number, (index, row) in enumerate(zip(batch, rows, strict=True)):
-        ids[number, : len(row)] = torch.tensor(row)
-        ends = np.cumsum([len(single.before), *map(len, treebank.words[index])]).tolist()
-        belongs[number, 0, : ends[0]] = belongs[number, 1, ends[-1] : len(row)] = 1
-        for word, (start, stop) in enumerate(pairwise(ends), start=_EDGES):
-            belongs[number, word, start:stop] = 1
+    layout, num_words = treebank.tokenizer.single, max(len(treebank.words[index]) for index in batch)
+    owners = []
+    for index in batch:
+        inner = [word for word, tokens in enumerate(treebank.words[index], start=_EDGES) for _ in tokens]
+        owners.append(torch.tensor([*[0] * len(layout.before), *inner, *[1] * len(layout.after)]))
+    rows = [torch.tensor(treebank.sequence(index)) for index in batch]
+    ids = pad_sequence(rows, batch_first=True, padding_value=treebank.tokenizer.pad_id)
+    owner_of = pad_sequence(owners, batch_first=True, padding_value=-1)
+    belongs = (owner_of[:, None] == torch.arange(_EDGES + num_words)[:, None]).float()  # of a token to a word
     ids, belongs = (each.to(encoder.word_embeddings.device) for each in (ids, belongs))
     layers = encoder.forward_in_detail(ids, torch.zeros_like(ids), belongs.sum(1).long()).layers
     sums, means = belongs[:, None].mT, (belongs / belongs.sum(-1, keepdim=True).clamp(min=1))[:, None]
@@ -137,10 +133,9 @@ def head_hits(
     for batch in batches:
         attention = word_attention(encoder, treebank, batch)
         (places, is_word), words = treebank.places(batch), attention[:, :, _EDGES:, _EDGES:]
-        both = _but_itself(torch.cat([words, words.mT], dim=1), is_word, -1.0)
-        guessed = both.argmax(-1).cpu().numpy() + 1  # [B, 2 K, W]
-        if hits is None:
-            hits = np.zeros((len(treebank.heads), guessed.shape[1]), dtype=np.bool_)
+        both = torch.cat([words, words.mT], dim=1)
+        guessed = _but_itself(both, is_word, -1.0).argmax(-1).cpu().numpy() + 1  # [B, 2 K, W]
+        hits = np.zeros((len(treebank.heads), guessed.shape[1]), dtype=np.bool_) if hits is None else hits
         hits[places[is_word]] = (guessed == treebank.heads[places][:, None]).swapaxes(1, 2)[is_word]
         also(batch, attention)
     return hits
@@ -190,8 +185,8 @@ class AttentionParser(nn.Module):
 
     def store(self, treebank: Treebank, batch: list[int], attention: Tensor) -> None:
         """Store a batch to fit on, in fp16; of a large treebank, only evenly spread sentences."""
-        size = len(self.weights[0]) * int(((np.diff(treebank.starts) + _EDGES) ** 2).sum())
-        if kept := [number for number, index in enumerate(batch) if not index % -(-size // _MOST_STORED)]:
+        every = -(-len(treebank.words) // _MOST_SENTENCES)
+        if kept := [number for number, index in enumerate(batch) if not index % every]:
             places, is_word = treebank.places([batch[number] for number in kept])
             targets = torch.from_numpy(np.where(is_word, treebank.heads[places], -1)).to(attention.device)
             width = is_word.shape[1] + _EDGES
@@ -200,14 +195,13 @@ class AttentionParser(nn.Module):
     def fit(self) -> None:
         """Fit on what is stored, and forget it; so few weights need no choice of when to stop."""
         optimizer, order = torch.optim.Adam(self.parameters(), lr=_LEARNING_RATE), generator(0, "parser")
-        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, _EPOCHS)
-        for _ in range(_EPOCHS):
-            for number in order.permutation(len(self._stored)):
-                attention, targets, is_word = self._stored[number]
-                scores = self(attention, is_word).flatten(0, 1)
-                optimizer.zero_grad()
-                nn.functional.cross_entropy(scores, targets.flatten(), ignore_index=-1).backward()
-                optimizer.step()
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, _EPOCHS * len(self._stored))
+        for number in (place for _ in range(_EPOCHS) for place in order.permutation(len(self._stored))):
+            attention, targets, is_word = self._stored[number]
+            scores = self(attention, is_word).flatten(0, 1)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(scores, targets.flatten(), ignore_index=-1).backward()
+            optimizer.step()
             schedule.step()
         self._stored.clear()
 

@@ -68,8 +68,8 @@ _PROBES = (
 _HEAD_NAMES = ("mean", "offset", "obj", "nsubj", "det", "nmod:poss")
 _HEADS = {f"probe/heads/{name}": (name, f"c{number}") for number, name in enumerate(_HEAD_NAMES)}
 _HEADS_CAPTION = (
-    "How often the strongest attention of the best head is between a word and its syntactic head, on sentences that "
-    "did not choose the head. A fixed offset, the next word for example, is what no head needs syntax for."
+    "How often the strongest attention of the best attention head is between a word and its syntactic head, on "
+    "sentences that did not choose it; offset: how often the head is found at the best fixed distance."
 )
 
 

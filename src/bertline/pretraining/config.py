@@ -98,8 +98,7 @@ class LinearProbeConfig:
 class HeadProbeConfig:
     """How often the best attention head finds the syntactic head of a word, measured during training."""
 
-    treebank: str
-    """CoNLL-U file."""
+    treebank: str  # a CoNLL-U file
     every_steps: int
     max_sentences: int
     """Largest number of sentences, evenly spread; heads are chosen on the first half and scored on the second."""

@@ -55,8 +55,7 @@ _FEWEST_SENTENCES = 60
 _INVERSE_REGULARISATION = 0.1
 """scikit-learn's C for standardised vectors. At 128 channels, 0.01 to 1 gave the same accuracy within 0.3 points."""
 
-_FEWEST_EXAMPLES = 20
-"""Words with a relation in each half of the sentences, for its curve."""
+_FEWEST_EXAMPLES = 20  # words with a relation in each half of the sentences, for its curve
 
 Word = tuple[int, ...]
 """Token ids of a word's subwords."""
@@ -432,17 +431,16 @@ class HeadProbe(Probe):
 
     `all` is all words but punctuation, `mean` the mean over the relations with `_FEWEST_EXAMPLES` in each half of the
     sentences, and `offset` that of the best fixed offset instead of a head, which no training changes. Heads are chosen
-    on the first half and scored on the second. Only the first rank runs it.
+    on the first half and scored on the second; sentences of more than `max_length` tokens are left out.
 
     References:
-        Chen et al., Sudden Drops in the Loss (arXiv 2309.07311), section 3: how syntax appears in attention.
+        Chen et al., Sudden Drops in the Loss (arXiv 2309.07311).
     """
 
     model: LanguageModel
     tokenizer: Tokenizer
     config: HeadProbeConfig
     max_length: int
-    """Longest sentence in tokens that training sees; longer ones are left out."""
     machine: Machine
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ USER_TEACHER = Path("data/teacher")
 USER_UNLABELLED = Path("data/unlabelled")
 """Teachers of single tasks, and their rows without labels, by task name."""
 
-_PRETRAINING_DATA = (USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_TREEBANK)
+PRETRAINING_DATA = (USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_TREEBANK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ STAGES = (
         summary="The pretrained encoder with the heads of its objective.",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
         modules=("bertline.pretraining.run",),
-        inputs=("artifacts/examples", "artifacts/tokenizer", *map(str, _PRETRAINING_DATA)),
+        inputs=("artifacts/examples", "artifacts/tokenizer", *map(str, PRETRAINING_DATA)),
         output="artifacts/pretrain",
         versions=_TRAINING,
         versions_where=(

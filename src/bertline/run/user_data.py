@@ -18,6 +18,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.run.stages import (
+    PRETRAINING_DATA,
     SOURCES,
     USER_CHECKPOINT,
     USER_PRETRAINING_TEACHER,
@@ -45,8 +46,7 @@ def link_user_data(config: PipelineConfig) -> None:
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
     write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    of_pretraining = (USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_TREEBANK)
-    for place in (USER_TEXT, *of_pretraining, USER_VOCABULARY, *of_tasks, *of_sources):
+    for place in (USER_TEXT, *PRETRAINING_DATA, USER_VOCABULARY, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)

@@ -20,7 +20,6 @@ from bertline.tasks.table_source import decoded_text
 
 _UNSEEN = {"Cc", "Cf", "Co", "Zs", "Zl", "Zp", "Mn"}
 _CONLLU_WIDTH, _CONLLU_WORD, _CONLLU_TAGS = 10, 1, {"upos": 3, "xpos": 4}
-_CONLLU_HEAD, _CONLLU_RELATION = 6, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,31 +129,27 @@ def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> li
 def read_treebank(path: Path) -> list[ParsedSentence]:
     """Read words, heads and relations of a CoNLL-U file, plain or gzip, without multiword tokens and empty nodes.
 
-    Raises:
-        DataError: The file has no sentence or no relations, or a line is invalid; the message names it.
+    DataError if the file has no sentence or no relations, or a line is invalid; the message names the line.
     """
     sentences: list[ParsedSentence] = []
-    lacking: list[str] = []
     for document, block in _blocks(path, "utf-8", lambda line: line.startswith("#")):
         words: list[tuple[str, int, str]] = []
         last = sum(line.partition("\t")[0].isdecimal() for _, line in block)
         for number, line in block:
-            columns, where = line.split("\t"), f"{path}:{number}"
-            if len(columns) != _CONLLU_WIDTH or (columns[0].isdecimal() and columns[0] != str(len(words) + 1)):
-                raise DataError(f"{where}: expected ten columns of word {len(words) + 1}, found {line[:60]!r}.")
-            if columns[0].isdecimal():
-                head, relation = columns[_CONLLU_HEAD], columns[_CONLLU_RELATION]
-                if head == "_" or relation == "_":
-                    lacking.append(where)
-                elif not head.isdecimal() or int(head) > last or head == columns[0]:
-                    raise DataError(f"{where}: the head is {head!r}; expected another word, 1 to {last}, or 0 (root).")
-                words.append((columns[_CONLLU_WORD], int(head) if head.isdecimal() else 0, relation))
+            columns, where, place = line.split("\t"), f"{path}:{number}", str(len(words) + 1)
+            is_word = columns[0].isdecimal()
+            if len(columns) != _CONLLU_WIDTH or (is_word and columns[0] != place) or not columns[_CONLLU_WORD].strip():
+                raise DataError(f"{where}: expected ten columns of word {place}, found {line[:60]!r}.")
+            if is_word:
+                head, relation = columns[6:8]
+                if not head.isdecimal() or int(head) > last or head == place or relation == "_":
+                    found = f"{where}: head and relation are {head!r} and {relation!r}"
+                    raise DataError(f"{found}; a parsed treebank has another word, 1 to {last}, or 0 (root).")
+                words.append((columns[_CONLLU_WORD], int(head), relation))
         if words:
             sentences.append(ParsedSentence(document or f"{path.name}:{block[0][0]}", *zip(*words, strict=True)))
-    if not sentences or len(lacking) == sum(len(sentence.words) for sentence in sentences):
-        raise DataError(f"{path} has no words, or no relations: head and relation of each are `_`. Give a parsed one.")
-    if lacking:
-        raise DataError(f"{lacking[0]} has no head or no relation (`_`), as {len(lacking):,} words.")
+    if not sentences:
+        raise DataError(f"{path} has no words. Give a treebank in the format CoNLL-U.")
     return sentences
 
 
