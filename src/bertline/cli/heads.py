@@ -50,6 +50,6 @@ def heads(arguments: list[str]) -> None:
     if task is not None:
         ablation.append(inside.ablate_classifier(task, asked.rows, asked.ablate))
     write_json(out / "heads.json", {"model": Path(name).name, **content, "ablation": ablation})
-    inside.draw_heads(content).savefig(out / "heads.png", dpi=110)
+    inside.draw_heads(content["relations"]).savefig(out / "heads.png", dpi=110)
     texts = [inside.table_of(content), *(found["in_words"] for found in ablation), f"written: {out}/heads.json, .png"]
     say("\n" + "\n\n".join(texts))

@@ -51,12 +51,10 @@ class Treebank:
     distances: NDArray[np.int64]
     relations: NDArray[np.str_]
     documents: list[str]
-    num_left_out: int
-    """Sentences that are longer than the encoder reads."""
 
     @classmethod
     def of(cls, sentences: Sequence[Any], tokenizer: Tokenizer, *, max_length: int) -> Treebank:
-        """Encode sentences (`tasks.conll.ParsedSentence`); DataError if all are longer than `max_length` tokens."""
+        """Encode sentences (`tasks.conll.ParsedSentence`) of at most `max_length` tokens; DataError if there are none."""
         tokens = iter(tokenizer.encode_words([word for sentence in sentences for word in sentence.words]))
         # Of a word such as a variation selector no token is left.
         encoded = [(one, [next(tokens) or [tokenizer.unk_id] for _ in one.words]) for one in sentences]
@@ -69,8 +67,8 @@ class Treebank:
         distances = [head and head - place for one, _ in used for place, head in enumerate(one.heads, start=1)]
         relations = np.array([relation for one, _ in used for relation in one.relations])
         documents = [one.document for one, _ in used for _ in one.words]
-        words, left_out = [words for _, words in used], len(encoded) - len(used)
-        return cls(tokenizer, words, starts, np.array(heads), np.array(distances), relations, documents, left_out)
+        words = [words for _, words in used]
+        return cls(tokenizer, words, starts, np.array(heads), np.array(distances), relations, documents)
 
     def rows(self, relation: str) -> NDArray[np.int64]:
         """Return the places of the words with a relation."""

@@ -71,7 +71,7 @@ def measure_heads(model: LoadedModel, dev: Path, test: Path | None = None, min_e
     parts = [Treebank.of(part, model.tokenizer, max_length=model.max_length) for part in sentences]
     if min(len(part.words) for part in parts) < 12:
         raise DataError(f"{dev.name}: dev and test need 12 sentences each that the model can read.")
-    if num := sum(part.num_left_out for part in parts):
+    if num := sum(map(len, sentences)) - sum(len(part.words) for part in parts):
         warn(f"{num:,} sentences are longer than the {model.max_length} tokens that the model reads, and are left out")
     random, num_heads = copy.deepcopy(model.encoder), model.encoder.config.num_attention_heads
     initialize(random, random.config, seed=0)
@@ -99,8 +99,9 @@ def measure_heads(model: LoadedModel, dev: Path, test: Path | None = None, min_e
     parsing = {"encoder": parsed, "random_weights": random_parsed}
     parsing |= {"next_word": parts[1].distances == 1, "previous_word": parts[1].distances == -1}
     return {
-        "dev": {"file": dev.name, "sentences": len(parts[0].words), "left_out": parts[0].num_left_out},
-        "test": {"file": (test or dev).name, "sentences": len(parts[1].words), "left_out": parts[1].num_left_out},
+        "dev": {"file": dev.name, "sentences": len(parts[0].words)},
+        "test": {"file": (test or dev).name, "sentences": len(parts[1].words)},
+        "sentences_left_out": num,
         "relations": relations,
         "parsing": {key: _scored(_as_measured(right, parts[1], parts[1].rows(ALL))) for key, right in parsing.items()},
         "notes": list(NOTES),
@@ -140,7 +141,15 @@ def table_of(content: dict[str, Any]) -> str:
             f"{offset['offset']:+d} {_percent(offset['accuracy'])}",
         )
         scores = _percent(head["accuracy"]), _percent(*head["interval"] or ()), fixed, _percent(random["accuracy"])
-        rows.append((name, f"{row['num_test']:,}", where, *scores, _VERDICTS[row["verdict"]]))
+        rows.append(
+            (
+                name,
+                f"{row['num_test']:,}",
+                "{layer}-{head} {direction}".format(**head),
+                *scores,
+                _VERDICTS[row["verdict"]],
+            )
+        )
     lines = ("{:14} {:>6} {:>9} {:>5} {:>10} {:>8} {:>6} {}".format(*row) for row in rows)
     parsing = (
         "Parsing by all heads together: {encoder} % of heads found ({interval}), random weights {random_weights} %, "
@@ -155,9 +164,8 @@ def _percent(*shares: float) -> str:
     return "-".join(f"{100 * share:.1f}" for share in shares)
 
 
-def draw_heads(content: dict[str, Any], only: Sequence[str] | None = None) -> Figure:
-    """Draw a map of layers by heads for each relation (`only` for these), the chosen head framed."""
-    relations = {name: row for name, row in content["relations"].items() if only is None or name in only}
+def draw_heads(relations: dict[str, Any]) -> Figure:
+    """Draw a map of layers by heads for each of the `relations` of `measure_heads`, the chosen head framed."""
     columns, num_rows = min(5, len(relations)), -(-len(relations) // 5)
     figure = Figure(figsize=(2.5 * columns, 2.4 * num_rows + 0.8), layout="constrained")
     grid = figure.subplots(num_rows, columns, squeeze=False)

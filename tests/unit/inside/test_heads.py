@@ -145,7 +145,7 @@ def test_a_table_fits_80_columns_and_a_picture_is_drawn(content, tmp_path):
     assert max(map(len, lines)) <= 80
     row = next(line for line in lines if line.startswith("obj"))
     assert "1-2 d>h 100.0" in row and row.endswith("beats offset")
-    maps = [axes for axes in draw_heads(content).axes if axes.images]
+    maps = [axes for axes in draw_heads(content["relations"]).axes if axes.images]
     assert [axes.get_title().split(",")[0] for axes in maps] == [*content["relations"]]
     assert [axes.images[0].get_array().tolist() for axes in maps] == [
         row["grid"] for row in content["relations"].values()
@@ -156,7 +156,7 @@ def test_sentences_that_the_model_cannot_read_are_counted_and_if_none_is_left_th
     model = planted_heads.planted(tmp_path / "planted")
     model.max_length = 9
     found = measure_heads(model, dev, min_examples=10)
-    left_out = found["dev"]["left_out"] + found["test"]["left_out"]
+    left_out = found["sentences_left_out"]
     assert left_out == sum(len(one.words) > 6 for one in read_treebank(dev)) > 0  # "things" has two tokens
     assert f"{left_out} sentences are longer than the 9 tokens" in capsys.readouterr().err
     model.max_length = 4
