@@ -35,7 +35,7 @@ def heads(arguments: list[str]) -> None:
     asked = parser.parse_args(arguments)
     if (asked.task is None) != (asked.rows is None) or (asked.task is not None and asked.ablate is None):
         raise ConfigError("--task needs --rows FILE (columns text and label) and --ablate, and --rows needs --task.")
-    if min(asked.min_examples, asked.ablate if asked.ablate is not None else 1) < 1:
+    if min(asked.min_examples, 1 if asked.ablate is None else asked.ablate) < 1:
         raise ConfigError("--ablate and --min-examples must be at least 1.")
     name, out = str(asked.model or newest_model()), asked.out or of_caller("heads")
     from bertline.inside import heads as inside  # loads torch and matplotlib
@@ -43,12 +43,12 @@ def heads(arguments: list[str]) -> None:
     model, task, ablation = bertline.load(name), asked.task and bertline.load(str(asked.task)), []
     cut = "" if asked.test else f"; {asked.treebank.name} is cut in two: its first half chooses, its second half scores"
     say(f"model: {name}{cut}")
-    content = inside.measure_heads(model, asked.treebank, asked.test, min_examples=asked.min_examples)
     if asked.ablate is not None:
         sentences = read_treebank(asked.test or asked.treebank)
         ablation.append(inside.ablate_language_model(model, sentences, asked.ablate))
     if task is not None:
         ablation.append(inside.ablate_classifier(task, asked.rows, asked.ablate))
+    content = inside.measure_heads(model, asked.treebank, asked.test, min_examples=asked.min_examples)
     write_json(out / "heads.json", {"model": Path(name).name, **content, "ablation": ablation})
     inside.draw_heads(content["relations"]).savefig(out / "heads.png", dpi=110)
     texts = [inside.table_of(content), *(found["in_words"] for found in ablation), f"written: {out}/heads.json, .png"]

@@ -37,14 +37,13 @@ from bertline.tasks.conll import ParsedSentence, read_treebank
 
 _PUBLISHED = {"obj": 86.8, "det": 94.3, "nmod:poss": 80.5, "aux:pass": 82.5}
 NOTES = (
-    "Heads, directions and offsets are chosen on dev and scored on test. Intervals (95 %) and verdicts are by the "
-    "jackknife over documents, or sentences where none are marked; verdicts are adjusted for the number of relations. "
-    "d>h: of the other words, the dependent attends most to its head; h>d: its head attends most to it.",
+    "Heads, directions and offsets are chosen on dev and scored on test; 95 % intervals, and verdicts adjusted for the "
+    "number of relations, by the jackknife over documents (sentences where none are marked). d>h: of the other words, "
+    "the dependent attends most to its head; h>d: its head attends most to it.",
     "Published for BERT-base on newspaper text (Clark et al. 2019, table 1), chosen and scored on the same sentences: "
-    "dobj 86.8, det 94.3, poss 80.5, auxpass 82.5. The authors' notebook prints 94.1 for auxpass and 82.5 for its "
-    "offset, so that row of the table seems to have slipped. Their trees are Stanford Dependencies: poss is scored at "
-    "the 's, nmod:poss at the possessor itself, and heads in UD are content words, so that auxiliaries, copulas and "
-    "prepositions depend on what they belong to.",
+    "dobj 86.8, det 94.3, poss 80.5, auxpass 82.5 (a row that slipped? Their notebook prints 94.1, and 82.5 for the "
+    "offset). Schemes differ: Stanford's poss is scored at the 's, nmod:poss at the possessor; heads in UD are content "
+    "words, so that auxiliaries, copulas and prepositions depend on what they belong to.",
 )
 _MASK_PROB = 0.15
 Rows = NDArray[np.float64]  # sum and number of what is measured in each text, [N, 2]
@@ -61,11 +60,9 @@ def halves(sentences: Sequence[ParsedSentence]) -> tuple[Sequence[ParsedSentence
 def measure_heads(model: LoadedModel, dev: Path, test: Path | None = None, min_examples: int = 100) -> dict[str, Any]:
     """Measure every head of an encoder on a treebank; without a test file, `dev` is cut in two.
 
-    Relations with fewer than `min_examples` words in dev or in test are left out.
-
     Returns:
-        Plain data: `relations` by name, `ALL` first; `parsing`, the share of heads that are found by the weighted sum
-        of all heads (UAS without punctuation); the files, notes and versions.
+        Plain data: `relations` by name, those with `min_examples` words in dev and in test, `ALL` first; `parsing`, the
+        share of heads that the weighted sum of all heads finds (UAS without punctuation); files, notes, versions.
     """
     sentences = halves(read_treebank(dev)) if test is None else (read_treebank(dev), read_treebank(test))
     parts = [Treebank.of(part, model.tokenizer, max_length=model.max_length) for part in sentences]
@@ -136,20 +133,10 @@ def table_of(content: dict[str, Any]) -> str:
     rows = [("relation", "words", "head", "found", "95 %", "offset", "random", "verdict")]
     for name, row in content["relations"].items():
         head, offset, random = row["head"], row["offset"], row["random_weights"]
-        where, fixed = (
-            "{layer}-{head} {direction}".format(**head),
-            f"{offset['offset']:+d} {_percent(offset['accuracy'])}",
-        )
+        where, fixed = "{layer}-{head} {direction}".format(**head), "{offset:+d} ".format(**offset)
+        fixed += _percent(offset["accuracy"])
         scores = _percent(head["accuracy"]), _percent(*head["interval"] or ()), fixed, _percent(random["accuracy"])
-        rows.append(
-            (
-                name,
-                f"{row['num_test']:,}",
-                "{layer}-{head} {direction}".format(**head),
-                *scores,
-                _VERDICTS[row["verdict"]],
-            )
-        )
+        rows.append((name, f"{row['num_test']:,}", where, *scores, _VERDICTS[row["verdict"]]))
     lines = ("{:14} {:>6} {:>9} {:>5} {:>10} {:>8} {:>6} {}".format(*row) for row in rows)
     parsing = (
         "Parsing by all heads together: {encoder} % of heads found ({interval}), random weights {random_weights} %, "

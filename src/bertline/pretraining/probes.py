@@ -429,12 +429,9 @@ class LinearProbe(Probe):
 class HeadProbe(Probe):
     """Measures `probe/heads/RELATION`: how often the best attention head finds the syntactic head, in fp32.
 
-    `all` is all words but punctuation, `mean` the mean over the relations with `_FEWEST_EXAMPLES` in each half of the
-    sentences, and `offset` that of the best fixed offset instead of a head, which no training changes. Heads are chosen
-    on the first half and scored on the second; sentences of more than `max_length` tokens are left out.
-
-    References:
-        Chen et al., Sudden Drops in the Loss (arXiv 2309.07311).
+    `mean` is over the relations with `_FEWEST_EXAMPLES` in each half of the sentences, `offset` the mean of the best
+    fixed offsets, which no training changes. The first half chooses, the second scores. See arXiv 2309.07311 (Chen et
+    al., Sudden Drops in the Loss). Sentences of more than `max_length` tokens are left out.
     """
 
     model: LanguageModel
