@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,3 +79,30 @@ class Planted(nn.Module):
 def planted(folder: Path) -> LoadedModel:
     tokens = tokenizer(folder)
     return LoadedModel(Planted(tokens.vocab_size), tokens, max_length=16, task=None, name="planted")
+
+
+def naive_hits(maps_of: Callable[[Tensor], list[list[list[float]]]], tokenizer: Tokenizer, sentences: Any) -> Any:
+    """Whether each head finds each word's head in each direction: plain loops, one sentence alone.
+
+    `maps_of` returns the attention of all heads of all layers, the lowest first, for the tokens [1, S] of a sentence.
+    """
+    found = []
+    for sentence in sentences:
+        split = [tokenizer.encode(word) for word in sentence.words]
+        owner = [None] + [place for place, word in enumerate(split) for _ in word] + [None]
+        ids = torch.tensor([[tokenizer.cls_id, *(token for word in split for token in word), tokenizer.sep_id]])
+        size = len(split)
+        between = []
+        for attention in maps_of(ids):
+            words = [[0.0] * size for _ in range(size)]
+            for source, row in enumerate(attention):
+                for target, value in enumerate(row):
+                    if owner[source] is not None and owner[target] is not None:
+                        words[owner[source]][owner[target]] += value / len(split[owner[source]])
+            between.append(words)
+        for place, head in enumerate(sentence.heads):
+            others = [other for other in range(size) if other != place]
+            there = [max(others, key=lambda other: words[place][other]) + 1 == head for words in between]
+            back = [max(others, key=lambda other: words[other][place]) + 1 == head for words in between]
+            found.append([*there, *back])
+    return np.array(found)

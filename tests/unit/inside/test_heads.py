@@ -44,38 +44,20 @@ def folder(tmp_path):
     return tiny.write_encoder(tmp_path / "encoder", heads=True, words=planted_heads.WORDS, **SIZES)
 
 
-def naive_hits(encoder, tokenizer, sentences):
-    """For each word, whether each layer and head finds its head in each direction: plain loops, one sentence alone."""
-    found = []
-    for sentence in sentences:
-        split = [tokenizer.encode(word) for word in sentence.words]
-        owner = [None] + [place for place, word in enumerate(split) for _ in word] + [None]
-        ids = torch.tensor([[tokenizer.cls_id, *(token for word in split for token in word), tokenizer.sep_id]])
+def maps_of(encoder):
+    def maps(ids):
         with torch.no_grad():
             layers = encoder.forward_in_detail(ids, torch.zeros_like(ids), torch.ones_like(ids)).layers
-        maps = [head for layer in layers for head in layer.probabilities[0].tolist()]
-        size = len(split)
-        between = []
-        for attention in maps:
-            words = [[0.0] * size for _ in range(size)]
-            for source, row in enumerate(attention):
-                for target, value in enumerate(row):
-                    if owner[source] is not None and owner[target] is not None:
-                        words[owner[source]][owner[target]] += value / len(split[owner[source]])
-            between.append(words)
-        for place, head in enumerate(sentence.heads):
-            others = [other for other in range(size) if other != place]
-            there = [max(others, key=lambda other: words[place][other]) + 1 == head for words in between]
-            back = [max(others, key=lambda other: words[other][place]) + 1 == head for words in between]
-            found.append([*there, *back])
-    return np.array(found)
+        return [head for layer in layers for head in layer.probabilities[0].tolist()]
+
+    return maps
 
 
 def test_hits_equal_those_of_plain_loops_whatever_a_sentence_is_batched_with(folder, dev):
     encoder, tokenizer = load_encoder(folder).eval(), planted_heads.tokenizer(folder)
     sentences = read_treebank(dev)[:40]
     treebank = Treebank.of(sentences, tokenizer, max_length=24)
-    expected = naive_hits(encoder, tokenizer, sentences)
+    expected = planted_heads.naive_hits(maps_of(encoder), tokenizer, sentences)
     assert 0.05 < expected.mean() < 0.5  # neither all nor none
     assert (head_hits(encoder, treebank, treebank.batches()) == expected).all()
     assert (head_hits(encoder, treebank, [[index] for index in range(40)]) == expected).all()
