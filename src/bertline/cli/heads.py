@@ -50,6 +50,6 @@ def heads(arguments: list[str]) -> None:
         ablation.append(inside.ablate_classifier(task, asked.rows, asked.ablate))
     content = inside.measure_heads(model, asked.treebank, asked.test, min_examples=asked.min_examples)
     write_json(out / "heads.json", {"model": Path(name).name, **content, "ablation": ablation})
-    inside.draw_heads(content["relations"]).savefig(out / "heads.png", dpi=110)
+    inside.draw_heads(content["relations"]).savefig(out / "heads.png", dpi=110, bbox_inches="tight")
     texts = [inside.table_of(content), *(found["in_words"] for found in ablation), f"written: {out}/heads.json, .png"]
     say("\n" + "\n\n".join(texts))

@@ -166,7 +166,7 @@ def draw_heads(relations: dict[str, Any]) -> Figure:
         axes.set(xticks=[1, num_heads], yticks=[1, num_layers])
     for axes in grid.flat[len(relations) :]:
         axes.set_axis_off()
-    figure.colorbar(image, ax=grid, shrink=0.5, aspect=40, location="bottom", label="layers down, heads to the right")
+    figure.colorbar(image, ax=grid, shrink=0.5, aspect=40, location="bottom", label="found (layers down, heads across)")
     return figure
 
 
