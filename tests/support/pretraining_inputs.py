@@ -263,7 +263,7 @@ def _sections() -> dict[str, dict[str, Any]]:
             "seed": 0, "phases": [{"steps": 30, "max_length": 16, "global_batch_size": 8}], "max_steps": None,
             "precision": "fp32", "start_from": None, "start_from_revision": None, "initial_embeddings": None,
             "validate_every_steps": 10, "validation_sequences": 100, "checkpoint_every_steps": 8,
-            "keep_checkpoints": 3, "linear_probe": None, "health": HEALTH,
+            "keep_checkpoints": 3, "linear_probe": None, "head_probe": None, "health": HEALTH,
             "mask_predictions": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
         },
         "runtime": tiny.runtime_section(),

@@ -43,6 +43,7 @@ COMMANDS = {
     "try": Command("commands:try_blanks", "type a sentence with blanks, see the guesses"),
     "look": Command("look:look", "one page of what an encoder computes for a text"),
     "context": Command("context:context", "what context does to a word, measured on your files"),
+    "heads": Command("heads:heads", "which attention head finds which relation of a treebank"),
     "configure": Command("configure:configure", "check, keep and take back settings", "config", in_project=True),
     "plan": Command("plan:plan", "what a pretraining will take: memory, hours, money", "plan"),
     "doctor": Command("commands:doctor", "check this machine before the first run", "config"),

@@ -65,6 +65,13 @@ _PROBES = (
     "is the encoder before training."
 )
 
+_HEAD_NAMES = ("mean", "offset", "obj", "nsubj", "det", "nmod:poss")
+_HEADS = {f"probe/heads/{name}": (name, f"c{number}") for number, name in enumerate(_HEAD_NAMES)}
+_HEADS_CAPTION = (
+    "How often the strongest attention of the best attention head is between a word and its syntactic head, on "
+    "sentences that did not choose it; offset: how often the head is found at the best fixed distance."
+)
+
 
 def pretraining_charts(facts: Facts) -> list[Captioned]:
     """Return the charts of pretraining; curves that were not recorded have no chart."""
@@ -87,6 +94,7 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
         "probe/odd_word_accuracy": ("one word replaced?", "c1"),
     }
     charts.append(_curves(facts, "probes", "accuracy of a linear probe", probes, ("chance", 0.5), _PROBES))
+    charts.append(_curves(facts, "heads", "syntactic heads that an attention head finds", _HEADS, None, _HEADS_CAPTION))
     for name, (key, title, caption) in _OPTIMIZATION.items():
         level = ("clipped above", clip) if name == "grad_norm" and clip is not None else None
         charts.append(_curves(facts, name, title, {key: (title, "c0")}, level, caption))

@@ -95,6 +95,20 @@ class LinearProbeConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HeadProbeConfig:
+    """How often the best attention head finds the syntactic head of a word, measured during training."""
+
+    treebank: str  # a CoNLL-U file
+    every_steps: int
+    max_sentences: int
+    """Largest number of sentences, evenly spread; heads are chosen on the first half and scored on the second."""
+
+    def __post_init__(self) -> None:
+        require_at_least(2, self, "max_sentences")
+        require_at_least(1, self, "every_steps")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainConfig:
     """Pretraining; optimizer, schedule, model and objective have their own sections."""
 
@@ -125,6 +139,8 @@ class PretrainConfig:
     mask_predictions: MaskPredictionsConfig
     linear_probe: LinearProbeConfig | None
     """None: no linear probe."""
+    head_probe: HeadProbeConfig | None
+    """None: no probe of attention heads."""
     health: HealthConfig
 
     def __post_init__(self) -> None:

@@ -104,6 +104,7 @@ _FREE_KEYS = (
     "pretrain.keep_checkpoints",
     "pretrain.mask_predictions",
     "pretrain.linear_probe",
+    "pretrain.head_probe",
     "pretrain.health",
 )
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from bertline.encoders.head_measures import ALL, Treebank, head_hits, offset_hits, relations_of, spread
 from bertline.encoders.loading import LanguageModel
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import ConfigError
@@ -24,7 +25,7 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
 from bertline.modeling.heads import pooled
-from bertline.pretraining.config import MaskPredictionsConfig
+from bertline.pretraining.config import HeadProbeConfig, MaskPredictionsConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
@@ -53,6 +54,8 @@ _FEWEST_SENTENCES = 60
 """With fewer sentences, at most 20 are left to score on: too few for a meaningful accuracy."""
 _INVERSE_REGULARISATION = 0.1
 """scikit-learn's C for standardised vectors. At 128 channels, 0.01 to 1 gave the same accuracy within 0.3 points."""
+
+_FEWEST_EXAMPLES = 20  # words with a relation in each half of the sentences, for its curve
 
 Word = tuple[int, ...]
 """Token ids of a word's subwords."""
@@ -422,16 +425,57 @@ class LinearProbe(Probe):
         return vectors
 
 
+@dataclass
+class HeadProbe(Probe):
+    """Measures `probe/heads/RELATION`: how often the best attention head finds the syntactic head, in fp32.
+
+    `mean` is over the relations with `_FEWEST_EXAMPLES` in each half of the sentences, `offset` the mean of the best
+    fixed offsets, which no training changes. The first half chooses, the second scores. See arXiv 2309.07311 (Chen et
+    al., Sudden Drops in the Loss). Sentences of more than `max_length` tokens are left out.
+    """
+
+    model: LanguageModel
+    tokenizer: Tokenizer
+    config: HeadProbeConfig
+    max_length: int
+    machine: Machine
+
+    def __post_init__(self) -> None:
+        from bertline.tasks.conll import read_treebank  # needs pydantic, which a bare image lacks
+
+        self.every_steps = self.config.every_steps
+        used = spread(read_treebank(Path(self.config.treebank).expanduser()), self.config.max_sentences)
+        parts = used[: len(used) // 2], used[len(used) // 2 :]
+        self.halves = [Treebank.of(part, self.tokenizer, max_length=self.max_length) for part in parts]
+
+    def probe(self, step: int) -> dict[str, float]:
+        if not self.machine.ranks.is_first:
+            return {}
+        encoder, names = self.model.bert, relations_of(*self.halves, min_examples=_FEWEST_EXAMPLES)
+        with evaluating(encoder, replace(self.machine, precision="fp32")):
+            hits = [head_hits(encoder, half, half.batches()) for half in self.halves]
+        found = {name: self._found(hits, name) for name in (*names, ALL)}
+        offsets = [self._found([offset_hits(half) for half in self.halves], name) for name in names]
+        means = {"mean": [found[name] for name in names], "offset": offsets} if names else {}
+        found |= {name: float(np.mean(values)) for name, values in means.items()}
+        return {f"probe/heads/{name}": value for name, value in found.items()}
+
+    def _found(self, hits: Sequence[Array], relation: str) -> float:
+        first, second = (found[half.rows(relation)].mean(0) for found, half in zip(hits, self.halves, strict=True))
+        return float(second[first.argmax()])
+
+
 def configured_probes(job: PretrainJob, model: LanguageModel, tokenizer: Tokenizer, machine: Machine) -> list[Probe]:
-    """Return the linear probe of `pretrain.linear_probe`, if there is one and held-out text has sentences for it."""
-    config = job.pretrain.linear_probe
+    """Return the probes of `pretrain.head_probe`, and of `pretrain.linear_probe` if held-out text suffices for it."""
+    config, of_heads, length = job.pretrain.linear_probe, job.pretrain.head_probe, max(Plan.of(job.pretrain).lengths)
+    probes: list[Probe] = [] if of_heads is None else [HeadProbe(model, tokenizer, of_heads, length, machine)]
     if config is None:
-        return []
-    store = ExampleStore.open(job.examples_folder, "validation", max(Plan.of(job.pretrain).lengths))
+        return probes
+    store = ExampleStore.open(job.examples_folder, "validation", length)
     sentences = probing_sentences(store, tokenizer, max_sentences=config.max_sentences)
     if (count := len(sentences.kinds)) >= _FEWEST_SENTENCES:
-        return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps)]
+        return [LinearProbe(model, tokenizer, sentences, machine, every_steps=config.every_steps), *probes]
     warn(
         f"held-out text has {count} sentences, too few to probe with: training continues without pretrain.linear_probe"
     )
-    return []
+    return probes

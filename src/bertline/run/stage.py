@@ -431,7 +431,9 @@ def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict
     """Return the user's data that a stage reads, as named in the configuration; also `random` and hub names."""
     match stage.name:
         case "pretrain":
-            return {"checkpoint": config.pretrain.start_from, "teacher": getattr(config.objective, "teacher", None)}
+            teacher, probe = getattr(config.objective, "teacher", None), config.pretrain.head_probe
+            named = {"checkpoint": config.pretrain.start_from, "teacher": teacher}
+            return named | {"treebank": None if probe is None else probe.treebank}
         case "task_data":
             asked = config.tasks[str(task)]
             return {"tasks": getattr(asked.source, "path", None), "unlabelled": asked.unlabelled}

@@ -35,9 +35,12 @@ USER_CHECKPOINT = Path("data/checkpoint")
 USER_START = Path("data/start")
 """Encoders that single tasks start from, by task name."""
 USER_PRETRAINING_TEACHER = Path("data/pretraining_teacher")
+USER_TREEBANK = Path("data/treebank")
 USER_TEACHER = Path("data/teacher")
 USER_UNLABELLED = Path("data/unlabelled")
 """Teachers of single tasks, and their rows without labels, by task name."""
+
+PRETRAINING_DATA = (USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_TREEBANK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ STAGES = (
         summary="The pretrained encoder with the heads of its objective.",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
         modules=("bertline.pretraining.run",),
-        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT), str(USER_PRETRAINING_TEACHER)),
+        inputs=("artifacts/examples", "artifacts/tokenizer", *map(str, PRETRAINING_DATA)),
         output="artifacts/pretrain",
         versions=_TRAINING,
         versions_where=(

@@ -18,6 +18,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.run.stages import (
+    PRETRAINING_DATA,
     SOURCES,
     USER_CHECKPOINT,
     USER_PRETRAINING_TEACHER,
@@ -26,6 +27,7 @@ from bertline.run.stages import (
     USER_TASKS,
     USER_TEACHER,
     USER_TEXT,
+    USER_TREEBANK,
     USER_UNLABELLED,
     USER_VOCABULARY,
 )
@@ -44,7 +46,7 @@ def link_user_data(config: PipelineConfig) -> None:
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
     write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (USER_TEXT, USER_CHECKPOINT, USER_PRETRAINING_TEACHER, USER_VOCABULARY, *of_tasks, *of_sources):
+    for place in (USER_TEXT, *PRETRAINING_DATA, USER_VOCABULARY, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -108,6 +110,8 @@ def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
         if reader.user_path is not None:
             place = USER_SOURCES / source if source else USER_TEXT
             named[place] = (f"{key_of(source)}.{reader.user_data}", reader.user_path)
+    if config.pretrain.head_probe is not None:
+        named[USER_TREEBANK] = ("pretrain.head_probe.treebank", config.pretrain.head_probe.treebank)
     for name, task in config.tasks.items():
         path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:

@@ -35,6 +35,18 @@ class TaggedSentence:
     tags: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ParsedSentence:
+    """One sentence of a treebank."""
+
+    document: str
+    words: tuple[str, ...]
+    heads: tuple[int, ...]
+    """Place of each word's head, from 1; 0 for the root."""
+    relations: tuple[str, ...]
+    """With subtypes: `nmod:poss`."""
+
+
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
     """Read the sentences of a CoNLL file, plain or gzip; tags of any scheme become IOB2 (`to_iob2`).
 
@@ -112,6 +124,33 @@ def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> li
         return word, tag
 
     return _sentences(path, "utf-8", lambda line: line.startswith("#"), word_and_tag, bad_rows)
+
+
+def read_treebank(path: Path) -> list[ParsedSentence]:
+    """Read words, heads and relations of a CoNLL-U file, plain or gzip, without multiword tokens and empty nodes.
+
+    DataError if the file has no sentence or no relations, or a line is invalid; the message names the line.
+    """
+    sentences: list[ParsedSentence] = []
+    for document, block in _blocks(path, "utf-8", lambda line: line.startswith("#")):
+        words: list[tuple[str, int, str]] = []
+        last = sum(line.partition("\t")[0].isdecimal() for _, line in block)
+        for number, line in block:
+            columns, where, place = line.split("\t"), f"{path}:{number}", str(len(words) + 1)
+            is_word = columns[0].isdecimal()
+            if len(columns) != _CONLLU_WIDTH or (is_word and columns[0] != place) or not columns[_CONLLU_WORD].strip():
+                raise DataError(f"{where}: expected ten columns of word {place}, found {line[:60]!r}.")
+            if is_word:
+                head, relation = columns[6:8]
+                if not head.isdecimal() or int(head) > last or head == place or relation == "_":
+                    found = f"{where}: head and relation are {head!r} and {relation!r}"
+                    raise DataError(f"{found}; a parsed treebank has another word, 1 to {last}, or 0 (root).")
+                words.append((columns[_CONLLU_WORD], int(head), relation))
+        if words:
+            sentences.append(ParsedSentence(document or f"{path.name}:{block[0][0]}", *zip(*words, strict=True)))
+    if not sentences:
+        raise DataError(f"{path} has no words. Give a treebank in the format CoNLL-U.")
+    return sentences
 
 
 def split_columns(line: str, separator: Separator) -> list[str]:

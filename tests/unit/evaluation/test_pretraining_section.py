@@ -23,6 +23,13 @@ def facts(pipeline: PipelineFolders) -> Facts:
     return read_facts(dataclasses.replace(pipeline, params=params), "title")
 
 
+def test_what_attention_heads_find_is_drawn_with_the_offset_and_only_if_it_was_measured(facts: Facts) -> None:
+    assert "heads" not in {one.name for one in pretraining_charts(facts)}
+    facts.rows[0].metrics.update({f"probe/heads/{name}": 0.4 for name in ("mean", "offset", "obj", "cc")})
+    chart = next(one.chart for one in pretraining_charts(facts) if one.name == "heads")
+    assert all(f">{name}<" in chart.svg for name in ("mean", "offset", "obj")) and ">cc<" not in chart.svg
+
+
 def test_curves_are_drawn_with_what_they_are_compared_with_and_explained(facts: Facts) -> None:
     charts = {one.name: one for one in pretraining_charts(facts)}
     for name, drawn in {

@@ -211,6 +211,18 @@ def test_sections_without_runtime_and_tracking_make_the_fingerprint(
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
+def test_the_bytes_of_the_treebank_of_the_head_probe_make_the_fingerprint(
+    project: Path, composed: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    treebank, folders = tmp_path / "dev.conllu", set()
+    probe = f"pretrain.head_probe={{treebank: '{treebank}', every_steps: 5, max_sentences: 9}}"
+    for content in ("one", "another"):
+        treebank.write_text(content)
+        with open_stage("pretrain", composed("tracking.enabled=false", probe)) as stage:
+            folders.add(stage.folder)
+    assert len(folders) == 2
+
+
 def test_a_stage_finds_the_docstrings_that_an_earlier_one_has_read(
     composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,15 @@ def test_a_folder_elsewhere_is_linked_and_linked_again_when_the_path_changes(
         assert Path("data/text").resolve() == linked
 
 
+def test_the_treebank_of_the_probe_is_linked_so_that_dvc_sees_it_change(composed: Composed, tmp_path: Path) -> None:
+    probe = f"pretrain.head_probe={{treebank: '{tmp_path / 'dev.conllu'}', every_steps: 5, max_sentences: 9}}"
+    with pytest.raises(ConfigError, match=r"pretrain\.head_probe\.treebank is .*dev\.conllu does not exist"):
+        check_paths(pipeline_config(composed(probe)))
+    (tmp_path / "dev.conllu").write_text("")
+    link_user_data(pipeline_config(composed(probe)))
+    assert Path("data/treebank").resolve() == tmp_path / "dev.conllu"
+
+
 def test_an_empty_place_is_an_error_that_says_how_to_name_the_path(composed: Composed) -> None:
     link_user_data(pipeline_config(composed()))
     with pytest.raises(ConfigError, match=r"corpus\.path is data/text, and nothing is there.*corpus\.path=/path/to/it"):

@@ -1,0 +1,77 @@
+"""What attention heads know of the relations of UD English EWT, for several encoders: chosen on dev, scored on test.
+
+python benchmarks/heads.py default=artifacts/pretrain minilm=FOLDER          # prints tables
+python benchmarks/heads.py --keep default=artifacts/pretrain ...             # records them in results/heads.json
+
+A head beats the offset, or falls behind it, beyond noise by the jackknife over documents, adjusted for the number of
+relations (Holm).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from records import HERE, add_record_arguments, current_commit
+
+import bertline
+from bertline.foundation.parallel import processor_name
+from bertline.inside.heads import ablate_language_model, measure_heads, table_of
+from bertline.tasks.conll import read_treebank
+
+DATA = HERE.parents[1] / "shared/data/tasks/ud_english_ewt"
+ABLATION_SENTENCES = 200
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("encoders", nargs="+", metavar="NAME=FOLDER")
+    parser.add_argument("--data", type=Path, default=DATA)
+    add_record_arguments(parser)
+    arguments = parser.parse_args()
+    dev, test = (arguments.data / f"en_ewt-ud-{split}.conllu" for split in ("dev", "test"))
+    encoders: dict[str, Any] = {}
+    for named in arguments.encoders:
+        name, _, folder = named.partition("=")
+        model, started = bertline.load(folder), time.monotonic()
+        content = measure_heads(model, dev, test)
+        took_s = time.monotonic() - started
+        print(f"\n{name}\n{table_of(content)}\n")
+        for row in content["relations"].values():
+            del row["grid"]
+        verdicts = {name: row["verdict"] for name, row in content["relations"].items()}
+        of_verdict = {
+            verdict: [name for name in verdicts if verdicts[name] == verdict]
+            for verdict in ("better", "not shown", "worse")
+        }
+        config = model.encoder.config
+        encoders[name] = {
+            "layers": config.num_hidden_layers,
+            "heads": config.num_attention_heads,
+            "hidden_size": config.hidden_size,
+            "best_head_against_best_offset": of_verdict,
+            "took_s": round(took_s, 1),
+            **{key: value for key, value in content.items() if key not in ("notes", "versions")},
+        }
+        if hasattr(model.model, "mlm_logits"):
+            encoders[name]["ablation"] = ablate_language_model(model, read_treebank(test), ABLATION_SENTENCES)
+    record = {
+        "treebank": "UD English EWT, chosen on dev, scored on test",
+        "notes": content["notes"],
+        "device": processor_name(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": arguments.commit or current_commit(),
+        "versions": content["versions"],
+        "encoders": encoders,
+    }
+    if arguments.keep:
+        path = Path(arguments.keep) / "heads.json"
+        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
