@@ -514,6 +514,30 @@ def distil() -> str:
     )
 
 
+def heads() -> str:
+    """Return what attention heads of two encoders know of syntax, next to the best fixed offset."""
+    encoders = list(_read(RESULTS / "heads.json")["encoders"].values())
+    shapes = [f"({one['layers']} layers of {one['heads']} heads)" for one in encoders]
+    titles = ("default encoder", "all-MiniLM-L6-v2")
+    head = [f"{title} {shape}" for title, shape in zip(titles, shapes, strict=True)]
+    rows = [["", *head], ["---"] * (1 + len(head))]
+    verdicts = {"better": "best head beats the best offset", "not shown": "within noise", "worse": "below the offset"}
+    for verdict, title in verdicts.items():
+        names = [[n for n, row in one["relations"].items() if row["verdict"] == verdict] for one in encoders]
+        rows.append([f"relations, {title}", *(str(sum(name != "all" for name in each)) for each in names)])
+    for relation in ("obj", "det", "nmod:poss", "aux:pass", "all"):
+        cells = []
+        for one in encoders:
+            best, offset = (one["relations"][relation][name] for name in ("head", "offset"))
+            place = f"{best['layer']}-{best['head']} {best['direction']}"
+            cells.append(f"{best['accuracy']:.1%} ({place}), {offset['accuracy']:.1%} ({offset['offset']:+d})")
+        rows.append([f"`{relation}`: head, offset", *cells])
+    parsers = {"encoder": "parsing by all heads", "random_weights": "the same, random weights", "next_word": "next word"}
+    for name, title in parsers.items():
+        rows.append([title, *(f"{one['parsing'][name]['accuracy']:.1%}" for one in encoders)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def terabyte() -> str:
     """Return what 1 TB would take on 64 nodes, from the processor time that 5 GB took, by stage."""
     record = _read(RESULTS / "large_text.json")
@@ -539,6 +563,7 @@ def terabyte() -> str:
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "distil": distil,
+    "heads": heads,
     "terabyte": terabyte,
     "flavours": flavours,
     "printed": printed,

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 _SVG = "image/svg+xml"
+_PROGRESS = re.compile(r"^.*: [\d,]+ in [\d.]+ s$\n?", re.MULTILINE)  # its seconds differ from run to run
 
 
 def main(names: list[str]) -> None:
@@ -81,7 +82,8 @@ def _of_cell(cell: Any, pictures: dict[str, str], folder: str) -> Iterator[str]:
     for output in cell.outputs:
         data = output.get("data", {})
         if output.output_type == "stream" and output.name == "stdout":
-            yield f"~~~text\n{output.text.rstrip()}\n~~~"
+            if text := _PROGRESS.sub("", output.text).strip("\n"):
+                yield f"~~~text\n{text.rstrip()}\n~~~"
         elif _SVG in data:
             name = f"{len(pictures) + 1:02d}.svg"
             pictures[name] = _without_metadata(data[_SVG])
