@@ -46,7 +46,8 @@ def test_a_run_of_ones_own_changes_no_record_that_git_tracks(tmp_path: Path, mon
 
 
 def test_no_measured_figure_stands_outside_the_blocks() -> None:
-    for page, text in TEXTS.items():
+    pages = {page: text for page, text in TEXTS.items() if not page.startswith("docs/notebooks/")}  # cells print them
+    for page, text in pages.items():
         outside = re.sub(r"<!-- figures: (\w+) -->.*?<!-- end -->", "", text, flags=re.DOTALL)
         assert MEASURED.findall(outside) == [], page
 

@@ -98,8 +98,10 @@ class LinearProbeConfig:
 class HeadProbeConfig:
     """How often the best attention head finds the syntactic head of a word, measured during training."""
 
-    treebank: str  # a CoNLL-U file
+    treebank: str
+    """CoNLL-U file with heads and relations."""
     every_steps: int
+    """Steps between two measurements."""
     max_sentences: int
     """Largest number of sentences, evenly spread; heads are chosen on the first half and scored on the second."""
 
