@@ -532,7 +532,7 @@ def heads() -> str:
             place = f"{best['layer']}-{best['head']} {best['direction']}"
             cells.append(f"{best['accuracy']:.1%} ({place}), {offset['accuracy']:.1%} ({offset['offset']:+d})")
         rows.append([f"`{relation}`: head, offset", *cells])
-    parsers = {"encoder": "parsing by all heads", "random_weights": "the same, random weights", "next_word": "next word"}
+    parsers = {"encoder": "parsing by all heads", "random_weights": "random weights", "next_word": "next word"}
     for name, title in parsers.items():
         rows.append([title, *(f"{one['parsing'][name]['accuracy']:.1%}" for one in encoders)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
