@@ -43,13 +43,13 @@ def heads(arguments: list[str]) -> None:
     model, task, ablation = bertline.load(name), asked.task and bertline.load(str(asked.task)), []
     cut = "" if asked.test else f"; {asked.treebank.name} is cut in two: its first half chooses, its second half scores"
     say(f"model: {name}{cut}")
+    if task is not None:
+        ablation.append(inside.ablate_classifier(task, asked.rows, asked.ablate))
     if asked.ablate is not None:
         sentences = read_treebank(asked.test or asked.treebank)
         ablation.append(inside.ablate_language_model(model, sentences, asked.ablate))
-    if task is not None:
-        ablation.append(inside.ablate_classifier(task, asked.rows, asked.ablate))
     content = inside.measure_heads(model, asked.treebank, asked.test, min_examples=asked.min_examples)
     write_json(out / "heads.json", {"model": Path(name).name, **content, "ablation": ablation})
     inside.draw_heads(content["relations"]).savefig(out / "heads.png", dpi=110, bbox_inches="tight")
-    texts = [inside.table_of(content), *(found["in_words"] for found in ablation), f"written: {out}/heads.json, .png"]
+    texts = [inside.table_of(content), *(one["in_words"] for one in ablation), f"written: {out}/heads.json, .png"]
     say("\n" + "\n\n".join(texts))

@@ -156,6 +156,13 @@ def spread(sentences: Sequence[Any], count: int) -> list[Any]:
     return [sentences[number * len(sentences) // count] for number in range(count)]
 
 
+def halves(sentences: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Cut a treebank near its middle, between two documents if it has several."""
+    starts = [at for at in range(1, len(sentences)) if sentences[at].document != sentences[at - 1].document]
+    at = min(starts, key=lambda place: abs(place - len(sentences) // 2), default=len(sentences) // 2)
+    return sentences[:at], sentences[at:]
+
+
 def relations_of(*treebanks: Treebank, min_examples: int) -> list[str]:
     """Return the relations with so many examples in each treebank, the most frequent first, without root and punct."""
     names = (str(name) for name, _ in Counter(treebanks[0].relations).most_common() if name not in ("root", "punct"))
@@ -184,11 +191,11 @@ class AttentionParser(nn.Module):
     def store(self, treebank: Treebank, batch: list[int], attention: Tensor) -> None:
         """Store a batch to fit on, in fp16; of a large treebank, only evenly spread sentences."""
         every = -(-len(treebank.words) // _MOST_SENTENCES)
-        if kept := [number for number, index in enumerate(batch) if not index % every]:
-            places, is_word = treebank.places([batch[number] for number in kept])
+        if chosen := [number for number, index in enumerate(batch) if not index % every]:
+            places, is_word = treebank.places([batch[number] for number in chosen])
             targets = torch.from_numpy(np.where(is_word, treebank.heads[places], -1)).to(attention.device)
             width = is_word.shape[1] + _EDGES
-            self._stored.append((attention[kept, :, :width, :width].half(), targets, is_word))
+            self._stored.append((attention[chosen, :, :width, :width].half(), targets, is_word))
 
     def fit(self) -> None:
         """Fit on what is stored, and forget it; so few weights need no choice of when to stop."""

@@ -65,11 +65,15 @@ _PROBES = (
     "is the encoder before training."
 )
 
-_HEAD_NAMES = ("mean", "offset", "obj", "nsubj", "det", "nmod:poss")
-_HEADS = {f"probe/heads/{name}": (name, f"c{number}") for number, name in enumerate(_HEAD_NAMES)}
+_HEAD_NAMES = {"mean": "mean of all", "offset": "mean, fixed distances"}
+_HEADS = {
+    f"probe/heads/{name}": (_HEAD_NAMES.get(name, name), f"c{number}")
+    for number, name in enumerate((*_HEAD_NAMES, "obj", "nsubj", "det", "nmod:poss"))
+}
 _HEADS_CAPTION = (
     "How often the strongest attention of the best attention head is between a word and its syntactic head, on "
-    "sentences that did not choose it; offset: how often the head is found at the best fixed distance."
+    "sentences that did not choose it: over all relations, next to the same mean of the best fixed distances, and for "
+    "some relations, which have other fixed distances each."
 )
 
 

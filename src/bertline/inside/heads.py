@@ -12,7 +12,6 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -35,26 +34,21 @@ from bertline.modeling.bert import BertModel
 from bertline.modeling.initialization import initialize
 from bertline.tasks.conll import ParsedSentence, read_treebank
 
+_FEWEST_SENTENCES = 12  # with fewer, a part of the treebank may have no word of a relation at all
+# Of BERT-base, with the names of Stanford Dependencies; the last is likely that of another row (`NOTES`).
 _PUBLISHED = {"obj": 86.8, "det": 94.3, "nmod:poss": 80.5, "aux:pass": 82.5}
 NOTES = (
     "Heads, directions and offsets are chosen on dev and scored on test; 95 % intervals, and verdicts adjusted for the "
     "number of relations, by the jackknife over documents (sentences where none are marked). d>h: of the other words, "
     "the dependent attends most to its head; h>d: its head attends most to it.",
-    "Published for BERT-base on newspaper text (Clark et al. 2019, table 1), chosen and scored on the same sentences: "
-    "dobj 86.8, det 94.3, poss 80.5, auxpass 82.5 (a row that slipped? Their notebook prints 94.1, and 82.5 for the "
-    "offset). Schemes differ: Stanford's poss is scored at the 's, nmod:poss at the possessor; heads in UD are content "
+    "Published are figures on newspaper text (Clark et al. 2019, table 1), chosen and scored on the same sentences. "
+    "The auxpass of 82.5 may be a row that slipped: their notebook prints 94.1, and 82.5 for the offset. Schemes "
+    "differ: Stanford's poss is scored at the 's, nmod:poss at the possessor; heads in UD are content "
     "words, so that auxiliaries, copulas and prepositions depend on what they belong to.",
 )
 _MASK_PROB = 0.15
 Rows = NDArray[np.float64]  # sum and number of what is measured in each text, [N, 2]
 _VERDICTS = {"better": "beats offset", "worse": "below offset", "not shown": "within noise", None: "too few texts"}
-
-
-def halves(sentences: Sequence[ParsedSentence]) -> tuple[Sequence[ParsedSentence], Sequence[ParsedSentence]]:
-    """Cut a treebank near its middle, between two documents if it has several."""
-    starts = [at for at in range(1, len(sentences)) if sentences[at].document != sentences[at - 1].document]
-    at = min(starts, key=lambda place: abs(place - len(sentences) // 2), default=len(sentences) // 2)
-    return sentences[:at], sentences[at:]
 
 
 def measure_heads(model: LoadedModel, dev: Path, test: Path | None = None, min_examples: int = 100) -> dict[str, Any]:
@@ -64,10 +58,10 @@ def measure_heads(model: LoadedModel, dev: Path, test: Path | None = None, min_e
         Plain data: `relations` by name, those with `min_examples` words in dev and in test, `ALL` first; `parsing`, the
         share of heads that the weighted sum of all heads finds (UAS without punctuation); files, notes, versions.
     """
-    sentences = halves(read_treebank(dev)) if test is None else (read_treebank(dev), read_treebank(test))
+    sentences = measures.halves(read_treebank(dev)) if test is None else (read_treebank(dev), read_treebank(test))
     parts = [Treebank.of(part, model.tokenizer, max_length=model.max_length) for part in sentences]
-    if min(len(part.words) for part in parts) < 12:
-        raise DataError(f"{dev.name}: dev and test need 12 sentences each that the model can read.")
+    if min(len(part.words) for part in parts) < _FEWEST_SENTENCES:
+        raise DataError(f"{dev.name}: dev and test need {_FEWEST_SENTENCES} sentences each that the model can read.")
     if num := sum(map(len, sentences)) - sum(len(part.words) for part in parts):
         warn(f"{num:,} sentences are longer than the {model.max_length} tokens that the model reads, and are left out")
     random, num_heads = copy.deepcopy(model.encoder), model.encoder.config.num_attention_heads
@@ -144,7 +138,10 @@ def table_of(content: dict[str, Any]) -> str:
     )
     shares = {key: _percent(score["accuracy"]) for key, score in content["parsing"].items()}
     parsing = parsing.format(interval=_percent(*content["parsing"]["encoder"]["interval"] or ()), **shares)
-    return "\n".join([*lines, "", *(fill(text, 80) for text in (parsing, *content["notes"]))])
+    both = [(name, row["head"]["accuracy"], _PUBLISHED.get(name)) for name, row in content["relations"].items()]
+    pairs = ", ".join(f"{name} {_percent(score)} ({published})" for name, score, published in both if published)
+    published = [f"Here, and in parentheses as published for BERT-base: {pairs}."] if pairs else []
+    return "\n".join([*lines, "", *(fill(text, 80) for text in (parsing, *published, *content["notes"]))])
 
 
 def _percent(*shares: float) -> str:
@@ -199,6 +196,8 @@ def ablate_language_model(model: LoadedModel, sentences: Sequence[ParsedSentence
         raise ArtifactError(f"{model.name} has no masked language model head, so its loss cannot be measured.")
     treebank = Treebank.of(measures.spread(sentences, count), model.tokenizer, max_length=model.max_length)
     documents = [treebank.documents[start] for start in treebank.starts[:-1]]
+    if not _masked_losses(model, treebank)[:, 1].any():
+        raise DataError(f"none of the tokens of {len(documents)} sentences was masked; give more (--ablate).")
     return _without_each(model, lambda: _masked_losses(model, treebank), documents, "loss of masked tokens")
 
 
@@ -220,16 +219,24 @@ def _masked_losses(model: LoadedModel, treebank: Treebank) -> Rows:
 
 
 def ablate_classifier(model: LoadedModel, rows: Path, count: int) -> dict[str, Any]:
-    """Measure the accuracy of a classifier with all heads and without each, on the first `count` rows of a CSV file.
+    """Measure the accuracy of a classifier with all heads and without each, on `count` evenly spread CSV rows.
 
-    ArtifactError if the model is no classifier of one label, DataError if the columns `text` and `label` are missing.
+    ArtifactError if the model is no classifier of one label, DataError if the file cannot be read, lacks the columns
+    `text` and `label`, or has another label than the model's.
     """
     if model.kind != "classification":
         raise ArtifactError(f"{model.name} is no classifier of texts, but of the kind {model.kind}.")
-    with rows.open(encoding="utf-8-sig", newline="") as file:
-        table = list(islice(csv.DictReader(file), count))
+    try:
+        with rows.open(encoding="utf-8-sig", newline="") as file:
+            table = measures.spread(list(csv.DictReader(file)), count)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{rows} cannot be read ({error}); give a CSV file in UTF-8.") from error
     if not table or not {"text", "label"} <= table[0].keys():
         raise DataError(f"{rows} must be a CSV file whose first line names the columns text and label, with rows.")
+    if unknown := {row["label"] for row in table} - {*model.labels}:
+        raise DataError(
+            f"{rows} has the label {min(map(str, unknown))!r}; {model.name} knows {', '.join(model.labels)}."
+        )
 
     def right() -> Rows:
         predicted = model.predict([row["text"] for row in table])
@@ -244,6 +251,8 @@ def _without_each(model: LoadedModel, rows: Callable[[], Rows], texts: Sequence[
     def score() -> Measured:
         return measured([rows()], texts, lambda part: float(part[:, 0].sum() / part[:, 1].sum()), repeatable=True)
 
+    with without_head(model.encoder, 0, 0):  # raises at once for other layers
+        pass
     config, whole, scores, without = model.encoder.config, score(), [], []
     for layer, head in progress([*np.ndindex(config.num_hidden_layers, config.num_attention_heads)], description=what):
         with without_head(model.encoder, layer, head):

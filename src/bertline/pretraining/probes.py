@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertline.encoders.head_measures import ALL, Treebank, head_hits, offset_hits, relations_of, spread
+from bertline.encoders.head_measures import ALL, Treebank, halves, head_hits, offset_hits, relations_of, spread
 from bertline.encoders.loading import LanguageModel
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import ConfigError
@@ -441,12 +441,14 @@ class HeadProbe(Probe):
     machine: Machine
 
     def __post_init__(self) -> None:
-        from bertline.tasks.conll import read_treebank  # needs pydantic, which a bare image lacks
+        try:
+            from bertline.tasks.conll import read_treebank
+        except ImportError as error:  # of a bare GPU image
+            raise ConfigError(f"pretrain.head_probe reads a treebank, which needs {error.name}: install it.") from error
 
         self.every_steps = self.config.every_steps
         used = spread(read_treebank(Path(self.config.treebank).expanduser()), self.config.max_sentences)
-        parts = used[: len(used) // 2], used[len(used) // 2 :]
-        self.halves = [Treebank.of(part, self.tokenizer, max_length=self.max_length) for part in parts]
+        self.halves = [Treebank.of(part, self.tokenizer, max_length=self.max_length) for part in halves(used)]
 
     def probe(self, step: int) -> dict[str, float]:
         if not self.machine.ranks.is_first:
@@ -454,14 +456,14 @@ class HeadProbe(Probe):
         encoder, names = self.model.bert, relations_of(*self.halves, min_examples=_FEWEST_EXAMPLES)
         with evaluating(encoder, replace(self.machine, precision="fp32")):
             hits = [head_hits(encoder, half, half.batches()) for half in self.halves]
-        found = {name: self._found(hits, name) for name in (*names, ALL)}
-        offsets = [self._found([offset_hits(half) for half in self.halves], name) for name in names]
-        means = {"mean": [found[name] for name in names], "offset": offsets} if names else {}
-        found |= {name: float(np.mean(values)) for name, values in means.items()}
-        return {f"probe/heads/{name}": value for name, value in found.items()}
+        scores = {name: self._score(hits, name) for name in (*names, ALL)}
+        offsets = [self._score([offset_hits(half) for half in self.halves], name) for name in names]
+        means = {"mean": [scores[name] for name in names], "offset": offsets} if names else {}
+        scores |= {name: float(np.mean(values)) for name, values in means.items()}
+        return {f"probe/heads/{name}": value for name, value in scores.items()}
 
-    def _found(self, hits: Sequence[Array], relation: str) -> float:
-        first, second = (found[half.rows(relation)].mean(0) for found, half in zip(hits, self.halves, strict=True))
+    def _score(self, hits: Sequence[Array], relation: str) -> float:
+        first, second = (each[half.rows(relation)].mean(0) for each, half in zip(hits, self.halves, strict=True))
         return float(second[first.argmax()])
 
 

@@ -143,8 +143,10 @@ def read_treebank(path: Path) -> list[ParsedSentence]:
             if is_word:
                 head, relation = columns[6:8]
                 if not head.isdecimal() or int(head) > last or head == place or relation == "_":
-                    found = f"{where}: head and relation are {head!r} and {relation!r}"
-                    raise DataError(f"{found}; a parsed treebank has another word, 1 to {last}, or 0 (root).")
+                    raise DataError(
+                        f"{where}: head and relation are {head!r} and {relation!r}; a parsed treebank has another "
+                        f"word, 1 to {last}, or 0 (root)."
+                    )
                 words.append((columns[_CONLLU_WORD], int(head), relation))
         if words:
             sentences.append(ParsedSentence(document or f"{path.name}:{block[0][0]}", *zip(*words, strict=True)))

@@ -12,7 +12,7 @@ import torch
 import planted_heads
 import tiny
 from bertline.cli.heads import heads
-from bertline.encoders.head_measures import ALL, OFFSETS, AttentionParser, Treebank, head_hits, offset_hits
+from bertline.encoders.head_measures import ALL, OFFSETS, AttentionParser, Treebank, halves, head_hits, offset_hits
 from bertline.encoders.loading import load_encoder
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.inference.loading import load
@@ -20,7 +20,6 @@ from bertline.inside.heads import (
     ablate_classifier,
     ablate_language_model,
     draw_heads,
-    halves,
     measure_heads,
     table_of,
     without_head,
@@ -206,6 +205,9 @@ def test_the_loss_of_masked_tokens_changes_with_a_head_but_not_with_one_that_say
     assert by_head[1, 3]["score"] == found["with_all"] and by_head[1, 3]["verdict"] == "not shown"
     assert sum(one["score"] != found["with_all"] for one in found["without"]) == 7
     assert ablate_language_model(model, read_treebank(dev), 60) == found  # the same masks
+    short = [ParsedSentence("one", ("verb",), (0,), ("root",))]
+    with pytest.raises(DataError, match="none of the tokens of 1 sentences was masked"):
+        ablate_language_model(model, short, 1)
 
 
 def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
@@ -221,6 +223,11 @@ def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
     rows.write_text("text\na\n")
     with pytest.raises(DataError, match=r"rows\.csv must be a CSV file"):
         ablate_classifier(task, rows, 20)
+    rows.write_text("text,label\n" + "".join(f"{text},other\n" for text in texts))
+    with pytest.raises(DataError, match="has the label 'other'; .* knows a, b"):
+        ablate_classifier(task, rows, 20)
+    with pytest.raises(DataError, match=r"nowhere\.csv cannot be read"):
+        ablate_classifier(task, tmp_path / "nowhere.csv", 20)
     with pytest.raises(ArtifactError, match="is no classifier"):
         ablate_classifier(load(str(folder), device="cpu"), rows, 20)
     with pytest.raises(ArtifactError, match="no masked language model head"):
@@ -233,7 +240,8 @@ def test_the_command_writes_what_it_prints(folder, dev, tmp_path, capsys):
     said = capsys.readouterr().out
     content = json.loads((tmp_path / "out" / "heads.json").read_text())
     assert "dev.conllu is cut in two" in said and table_of(content) in said
-    assert "dobj 86.8, det 94.3" in said
+    obj = content["relations"]["obj"]["head"]["accuracy"]
+    assert f"obj {100 * obj:.1f} (86.8)" in " ".join(said.split())
     assert len(content["ablation"][0]["without"]) == 8 and "of 8 heads change it beyond noise" in said
     assert (tmp_path / "out" / "heads.png").exists()
     for wrong in (["--rows", "x.csv"], ["--task", str(folder), "--rows", "x.csv"]):
