@@ -27,7 +27,8 @@ def test_what_attention_heads_find_is_drawn_with_the_offset_and_only_if_it_was_m
     assert "heads" not in {one.name for one in pretraining_charts(facts)}
     facts.rows[0].metrics.update({f"probe/heads/{name}": 0.4 for name in ("mean", "offset", "obj", "cc")})
     chart = next(one.chart for one in pretraining_charts(facts) if one.name == "heads")
-    assert all(f">{name}<" in chart.svg for name in ("mean", "offset", "obj")) and ">cc<" not in chart.svg
+    names = ("mean of all", "mean, fixed distances", "obj")
+    assert all(f">{name}<" in chart.svg for name in names) and ">cc<" not in chart.svg
 
 
 def test_curves_are_drawn_with_what_they_are_compared_with_and_explained(facts: Facts) -> None:
