@@ -3,19 +3,22 @@
 python benchmarks/heads.py default=artifacts/pretrain minilm=FOLDER          # prints tables
 python benchmarks/heads.py --keep default=artifacts/pretrain ...             # records them in results/heads.json
 
-A head beats the offset, or falls behind it, beyond noise by the jackknife over documents, adjusted for the number of
-relations (Holm).
+With `--tokenizer FOLDER` (BERT's vocabulary) an encoder of the shape of BERT-base with random weights is measured for
+its time alone. A head beats the offset, or falls behind it, beyond noise by the jackknife over documents, adjusted for the number of
+relations (Holm). The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from look import SHAPES, write_shape
 from records import HERE, add_record_arguments, current_commit
 
 import bertline
@@ -31,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("encoders", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--tokenizer", type=Path)
     add_record_arguments(parser)
     arguments = parser.parse_args()
     dev, test = (arguments.data / f"en_ewt-ud-{split}.conllu" for split in ("dev", "test"))
@@ -59,6 +63,13 @@ def main() -> None:
         }
         if hasattr(model.model, "mlm_logits"):
             encoders[name]["ablation"] = ablate_language_model(model, read_treebank(test), ABLATION_SENTENCES)
+    summary: dict[str, Any] = {name: _in_short(one) for name, one in encoders.items()}
+    if arguments.tokenizer:
+        with tempfile.TemporaryDirectory() as work:
+            folder = write_shape(Path(work) / "base", arguments.tokenizer, *SHAPES["bert_base"][:3])
+            started = time.monotonic()
+            measure_heads(bertline.load(str(folder)), dev, test)
+            summary["bert_base_shape"] = {"took_s": round(time.monotonic() - started, 1)}
     record = {
         "treebank": "UD English EWT, chosen on dev, scored on test",
         "notes": content["notes"],
@@ -66,11 +77,18 @@ def main() -> None:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": arguments.commit or current_commit(),
         "versions": content["versions"],
+        "summary": summary,
         "encoders": encoders,
     }
     if arguments.keep:
         path = Path(arguments.keep) / "heads.json"
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(summary))
+
+
+def _in_short(encoder: dict[str, Any]) -> dict[str, Any]:
+    counts = {verdict: len(names) for verdict, names in encoder["best_head_against_best_offset"].items()}
+    return {"took_s": encoder["took_s"], **counts, "parsing": encoder["parsing"]["encoder"]["accuracy"]}
 
 
 if __name__ == "__main__":
