@@ -4,8 +4,8 @@ python benchmarks/heads.py default=artifacts/pretrain minilm=FOLDER          # p
 python benchmarks/heads.py --keep default=artifacts/pretrain ...             # records them in results/heads.json
 
 With `--tokenizer FOLDER` (BERT's vocabulary) an encoder of the shape of BERT-base with random weights is measured for
-its time alone. A head beats the offset, or falls behind it, beyond noise by the jackknife over documents, adjusted for the number of
-relations (Holm). The last line is JSON.
+its time alone. A head beats the offset, or falls behind it, beyond noise by the jackknife over documents, adjusted for
+the number of relations (Holm). The last line is JSON.
 """
 
 from __future__ import annotations
