@@ -38,8 +38,8 @@ Bools = NDArray[np.bool_]
 class Treebank:
     """Sentences as an encoder reads them, and the T words of all of them in a row.
 
-    Each word of the row has the place of its head in its sentence, from 1 (0 for a root), its distance to the head
-    (negative to the left, 0 for a root), its relation and its document.
+    Each word of the row has the place of its head in its sentence, from 1 (0 for a root), its relation and its
+    document.
     """
 
     tokenizer: Tokenizer
@@ -48,7 +48,6 @@ class Treebank:
     starts: NDArray[np.int64]
     """Place of each sentence's first word in the row, and the end of the row."""
     heads: NDArray[np.int64]
-    distances: NDArray[np.int64]
     relations: NDArray[np.str_]
     documents: list[str]
 
@@ -61,14 +60,13 @@ class Treebank:
         room = max_length - tokenizer.single.num_special
         used = [(one, words) for one, words in encoded if sum(map(len, words)) <= room]
         if not used:
-            raise DataError(f"all sentences of the treebank are longer than the {max_length} tokens that are read.")
+            raise DataError(f"a part of the treebank has no sentence of at most {max_length} tokens, which are read.")
         starts = np.cumsum([0, *(len(words) for _, words in used)])
         heads = [head for one, _ in used for head in one.heads]
-        distances = [head and head - place for one, _ in used for place, head in enumerate(one.heads, start=1)]
         relations = np.array([relation for one, _ in used for relation in one.relations])
         documents = [one.document for one, _ in used for _ in one.words]
         words = [words for _, words in used]
-        return cls(tokenizer, words, starts, np.array(heads), np.array(distances), relations, documents)
+        return cls(tokenizer, words, starts, np.array(heads), relations, documents)
 
     def rows(self, relation: str) -> NDArray[np.int64]:
         """Return the places of the words with a relation."""
@@ -146,8 +144,16 @@ def _but_itself(scores: Tensor, is_word: Bools, value: float) -> Tensor:
 
 
 def offset_hits(treebank: Treebank) -> Bools:
-    """Return whether the word at each of `OFFSETS` is the head [T, offsets]."""
-    return treebank.distances[:, None] == np.array(OFFSETS)
+    """Return whether the word at each of `OFFSETS` is the head [T, offsets].
+
+    Beyond the edge of a sentence it is the word at the edge, as in the notebook, or the one next to that where it would
+    be the word itself: a head of attention always names a word, too.
+    """
+    sizes, offsets = np.diff(treebank.starts), np.array(OFFSETS)
+    places = np.concatenate([np.arange(1, size + 1) for size in sizes])[:, None]
+    guessed = np.clip(places + offsets, 1, np.repeat(sizes, sizes)[:, None])
+    guessed = np.where(guessed == places, places - np.sign(offsets), guessed)
+    return (guessed == treebank.heads[:, None]) & (treebank.heads > 0)[:, None]
 
 
 def spread(sentences: Sequence[Any], count: int) -> list[Any]:

@@ -456,7 +456,7 @@ class HeadProbe(Probe):
         encoder, names = self.model.bert, relations_of(*self.halves, min_examples=_FEWEST_EXAMPLES)
         with evaluating(encoder, replace(self.machine, precision="fp32")):
             hits = [head_hits(encoder, half, half.batches()) for half in self.halves]
-        scores = {name: self._score(hits, name) for name in (*names, ALL)}
+        scores = {name: self._score(hits, name) for name in (*names, ALL) if len(self.halves[1].rows(name))}
         offsets = [self._score([offset_hits(half) for half in self.halves], name) for name in names]
         means = {"mean": [scores[name] for name in names], "offset": offsets} if names else {}
         scores |= {name: float(np.mean(values)) for name, values in means.items()}

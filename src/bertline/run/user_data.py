@@ -31,6 +31,7 @@ from bertline.run.stages import (
     USER_UNLABELLED,
     USER_VOCABULARY,
 )
+from bertline.tasks.conll import read_treebank
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 
 _PLACEHOLDER = ".place"
@@ -80,6 +81,9 @@ def check_paths(config: PipelineConfig) -> None:
             _require_existing(key, path)
     for name in filter(is_local, config.sweep.encoders):
         _require_existing("sweep.encoders", name)
+    probe = config.pretrain.head_probe
+    if probe is not None and (treebank := _base_of(probe.treebank)).exists():
+        read_treebank(treebank)  # pretraining would find out after the stages before it
 
 
 def _is_in(place: Path, path: str) -> bool:
