@@ -448,7 +448,7 @@ class LoadedModel:
     def token_vectors(self, text: str, layer: int = -1) -> TokenVectors:
         """Return the vector of each token of a text after a layer: 0 is the embeddings, -1 the last layer."""
         inside = self.inside(text)
-        return TokenVectors(inside.tokens, inside.hidden_states[layer])
+        return TokenVectors(inside.tokens, inside.hidden_states[layer].copy())  # lets go of the other layers
 
     def _sequence(self, text: str, text_pair: str | None) -> tuple[list[int], list[int], list[int]]:
         """Return ids, types and segments of tokens; a sequence that is too long is not truncated, which could lose a
