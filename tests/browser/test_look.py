@@ -3,6 +3,7 @@ numbers."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,27 @@ def test_a_head_opens_from_its_map_and_tokens_and_segments_filter_its_weights(vi
     before = opened.locator(".side").first.locator("button").count()
     opened.uncheck('[data-key="edges"]')
     assert opened.locator(".side").first.locator("button").count() == before - 3
+
+
+def test_a_token_that_a_model_lacks_or_that_is_hidden_is_read_by_nothing(
+    visit, models: list[LoadedModel], tmp_path: Path
+) -> None:
+    words = ("the", "donau", "##dampf", "##schifffahrts", "##gesellschaft", "cat")
+    other = bertline.load(str(tiny.write_encoder(tmp_path, heads=True, words=words)), device="cpu")
+    (tmp_path / "look.html").write_text(
+        look([other, models[0]], "the donaudampfschifffahrtsgesellschaft")[0], encoding="utf-8"
+    )
+    opened = visit((tmp_path / "look.html").as_uri()).page
+    says, hint = opened.locator(".readout"), "Point at a token, or choose it, to see its weights alone."
+    for side, first in enumerate(["##gesellschaft reads", "##gesellschaft is read by"]):
+        opened.click(f'[data-key="side 0 {side} 5"]')
+        assert says.all_inner_texts()[0].startswith(first) and says.all_inner_texts()[1] == hint
+        opened.mouse.move(0, 0)
+    opened.click('[data-key="side 0 0 0"]')
+    opened.mouse.move(0, 0)
+    assert [text.split(" reads")[0] for text in says.all_inner_texts()] == ["[CLS]", "[CLS]"]
+    opened.uncheck('[data-key="edges"]')
+    assert says.all_inner_texts() == [hint, hint]
 
 
 def test_lines_end_at_their_tokens_at_any_width(visit, page: str) -> None:

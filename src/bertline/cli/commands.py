@@ -214,8 +214,8 @@ def newest_model() -> Path:
     candidates = [*running, *([finished] if (finished / "model.safetensors").exists() else []), *newest_first]
     if not candidates:
         raise ArtifactError(
-            "there is no encoder yet in artifacts/pretrain or runs/pretrain. Run `make repro` first, or name a model: "
-            "bertline try --model FOLDER_OR_NAME"
+            "there is no encoder yet in artifacts/pretrain or runs/pretrain. Name one by --model FOLDER_OR_NAME, or "
+            "run `make repro` first."
         )
     return candidates[0]
 

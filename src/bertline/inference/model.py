@@ -23,7 +23,6 @@ from bertline.foundation.errors import ArtifactError, DataError
 from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind, require_texts, row_ids
 from bertline.kinds.classification import Prediction
 from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
-from bertline.modeling.bert import EncodedInDetail
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
 from bertline.tasks.stored_rows import StoredRows
@@ -31,7 +30,18 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import MASK
 from bertline.training.devices import Machine, Ranks
 
-__all__ = ["Attentions", "Guess", "Hit", "LoadedModel", "Prediction", "RowPredictor", "TaskPredictor", "TokenVectors"]
+__all__ = [
+    "Attentions",
+    "Guess",
+    "Hit",
+    "Inside",
+    "LoadedModel",
+    "Prediction",
+    "RowPredictor",
+    "TaskPredictor",
+    "TokenVectors",
+    "WordVectors",
+]
 
 _MOST_LABELS = 6
 """Labels that the printed form of a model lists."""
@@ -74,6 +84,7 @@ class Inside(NamedTuple):
     """What an encoder computes for one sequence: L layers of N heads with D channels, S tokens, hidden size H."""
 
     tokens: tuple[str, ...]
+    ids: tuple[int, ...]
     segments: tuple[int, ...]
     """Segment of each token, 0 or 1; [CLS] and the [SEP] behind a segment belong to it."""
     hidden_states: NDArray[np.float32]
@@ -189,6 +200,9 @@ class TaskPredictor(RowPredictor):
 class LoadedModel:
     """A model with its tokenizer, for inference in fp32, without dropout.
 
+    `[MASK]` in a text is the family's mask token (`<mask>`, for example, which may be written too) for the methods that
+    look into the encoder and for those of its pretraining heads; `predict`, `search` and `embed` read it as plain text.
+
     Args:
         model: Model on its device: an encoder, or a model whose attribute `bert` is the encoder.
         tokenizer: Tokenizer of the model.
@@ -285,9 +299,8 @@ class LoadedModel:
                 "masked language model head",
                 "artifacts/pretrain, an encoder's export or (ELECTRA) a generator",
             )
-        # [MASK] stands for the family's own mask token, `<mask>` for example, which may be written too.
         tokenizer = self.tokenizer
-        ids = self._sequence(text.replace(MASK, tokenizer.mask_token), None)[0]
+        ids = self._sequence(text, None)[0]
         blanks = [position for position, token in enumerate(ids) if token == tokenizer.mask_id]
         if not blanks:
             raise DataError(f"no {MASK} in {text!r}; write {MASK} where a word is missing.")
@@ -347,9 +360,8 @@ class LoadedModel:
 
     def attentions(self, text: str, text_pair: str | None = None) -> Attentions:
         """Return the tokens of a text (or pair) and the attention probabilities of all layers and heads."""
-        ids, detail = self._in_detail(text, text_pair)
-        probabilities = torch.stack([layer.probabilities[0] for layer in detail.layers])
-        return Attentions(tuple(self.tokenizer.tokens(ids)), probabilities.cpu().numpy())
+        inside = self.inside(text, text_pair)
+        return Attentions(inside.tokens, inside.probabilities)
 
     def inside(self, text: str, text_pair: str | None = None) -> Inside:
         """Return tokens, hidden states and everything that attention computes for a text or pair.
@@ -357,10 +369,9 @@ class LoadedModel:
         Raises:
             DataError: The text is longer than the model reads.
         """
-        ids, detail = self._in_detail(text, text_pair)
-        layout, of_first = self.tokenizer.pair, len(self.tokenizer.encode(text))
-        num_first = len(ids) if text_pair is None else len(layout.before) + of_first + len(layout.between)
-        segments = [0] * num_first + [1] * (len(ids) - num_first)
+        ids, types, segments = self._sequence(text, text_pair)
+        with torch.no_grad():
+            detail = self.encoder.forward_in_detail(*torch.tensor([[ids], [types]], device=self.device))
 
         def stacked(name: str) -> NDArray[np.float32] | None:
             parts = [getattr(layer, name) for layer in detail.layers]
@@ -368,7 +379,7 @@ class LoadedModel:
 
         attention: dict[str, Any] = {name: stacked(name) for name in detail.layers[0]._fields}
         states = torch.cat(detail.hidden_states).cpu().numpy()
-        return Inside(tuple(self.tokenizer.tokens(ids)), tuple(segments), states, **attention)
+        return Inside(tuple(self.tokenizer.tokens(ids)), tuple(ids), tuple(segments), states, **attention)
 
     def word_vectors(self, text: str, word: str) -> WordVectors:
         """Return the vectors of a word in a text by layer, at each place where it stands as a whole word.
@@ -381,41 +392,38 @@ class LoadedModel:
         starts = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)] if word else []
         if not starts:
             raise DataError(f"the word {word!r} is not in {text!r}, letter by letter and as a whole word.")
-        return self.span_vectors(text, [(start, start + len(word)) for start in starts])
-
-    def span_vectors(self, text: str, spans: Sequence[tuple[int, int]]) -> WordVectors:
-        """Return the vectors of stretches of a text (`text[start:end]`), as `word_vectors` does for a word."""
-        ((ids, places),) = self.tokenizer.encode_with_places([text])
-        first = len(self.tokenizer.single.before)
-        chosen = [
-            [first + at for at, (begin, end) in enumerate(places) if begin < stop and end > start]
-            for start, stop in spans
-        ]
-        for (start, stop), tokens in zip(spans, chosen, strict=True):
-            if not tokens:
-                raise DataError(f"{text[start:stop]!r} has no token of its own in {text!r}.")
-        sequence = self.tokenizer.single.sequence(ids)
-        self._require_fits(sequence)
-        with torch.no_grad():
-            input_ids = torch.tensor([sequence], device=self.device)
-            states = torch.cat(self.encoder.forward_in_detail(input_ids, torch.zeros_like(input_ids)).hidden_states)
-        vectors = torch.stack([states[:, tokens].mean(1) for tokens in chosen], dim=1)
-        names = self.tokenizer.tokens([sequence[at] for at in chosen[0]])
-        return WordVectors(tuple(names), tuple(start for start, _ in spans), vectors.cpu().numpy())
+        inside, num_before = self.inside(text), len(self.tokenizer.single.before)
+        offsets = self.tokenizer.backend.encode(self._with_mask_token(text), add_special_tokens=False).offsets
+        longer = len(self.tokenizer.mask_token) - len(MASK)  # a mask token moves what is behind it
+        places = []
+        for start in starts:
+            begin, end = (at + longer * text.count(MASK, 0, at) for at in (start, start + len(word)))
+            places.append([at for at, (left, right) in enumerate(offsets, num_before) if left < end and right > begin])
+            if not places[-1]:
+                raise DataError(f"{word!r} has no token of its own in {text!r}.")
+        vectors = np.stack([inside.hidden_states[:, tokens].mean(1) for tokens in places], axis=1)
+        return WordVectors(tuple(inside.tokens[at] for at in places[0]), tuple(starts), vectors)
 
     def similar_words(self, word: str, top_k: int = 10) -> list[tuple[str, float]]:
         """Return the tokens whose static vectors (input embeddings) are nearest to a word's by cosine, best first.
 
         The vector of a word of several tokens is their mean. Its own tokens and special ones are left out.
+
+        Raises:
+            DataError: The vocabulary has no token of the word, or `top_k` is less than 1.
         """
-        ids = self.tokenizer.encode_words([word])[0] if word.strip() else []
-        if not ids:
-            raise DataError(f"{word!r} has no token; give a word.")
-        table = _unit(self.encoder.word_embeddings[: self.tokenizer.vocab_size].detach().cpu().numpy())
+        tokenizer = self.tokenizer
+        ids = tokenizer.encode_words([word])[0] if word.strip() else []
+        if not {*ids} - {tokenizer.unk_id}:
+            raise DataError(f"{word!r} has no token in the vocabulary of {self.name}; give a word that it has.")
+        if top_k < 1:
+            raise DataError(f"top_k is {top_k}; give 1 or more.")
+        table = _unit(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
         similarity = table @ _unit(table[ids].mean(0, keepdims=True))[0]
-        similarity[[*ids, *self.tokenizer.special_ids]] = -np.inf
-        best = np.argsort(-similarity, kind="stable")[:top_k]
-        names = self.tokenizer.readable_tokens(best.tolist())
+        left_out = tokenizer.special_ids.union(ids)
+        similarity[list(left_out)] = -np.inf
+        best = np.argsort(-similarity, kind="stable")[: min(top_k, tokenizer.vocab_size - len(left_out))]
+        names = tokenizer.readable_tokens(best.tolist())
         return [(name, float(similarity[index])) for name, index in zip(names, best, strict=True)]
 
     def next_sentence(self, first: str, second: str) -> float:
@@ -424,9 +432,10 @@ class LoadedModel:
         ALBERT's head compares with the swapped order instead of a random text.
 
         Raises:
+            DataError: The texts are together longer than the model reads.
             ArtifactError: The model has no such head, as those after RoBERTa.
         """
-        ids, types = self._sequence(first, second)
+        ids, types, _ = self._sequence(first, second)
         sequence = torch.tensor([[ids], [types]], device=self.device)
         output = None
         if hasattr(self.model, "forward_everywhere"):
@@ -438,26 +447,24 @@ class LoadedModel:
 
     def token_vectors(self, text: str, layer: int = -1) -> TokenVectors:
         """Return the vector of each token of a text after a layer: 0 is the embeddings, -1 the last layer."""
-        ids, detail = self._in_detail(text, None)
-        return TokenVectors(tuple(self.tokenizer.tokens(ids)), detail.hidden_states[layer][0].cpu().numpy())
+        inside = self.inside(text)
+        return TokenVectors(inside.tokens, inside.hidden_states[layer].copy())  # lets go of the other layers
 
-    def _in_detail(self, text: str, text_pair: str | None) -> tuple[list[int], EncodedInDetail]:
-        ids, types = self._sequence(text, text_pair)
-        with torch.no_grad():
-            return ids, self.encoder.forward_in_detail(*torch.tensor([[ids], [types]], device=self.device))
-
-    def _sequence(self, text: str, text_pair: str | None) -> tuple[list[int], list[int]]:
-        """Return token ids and types of a sequence; one that is too long is not truncated, which could lose a mask."""
+    def _sequence(self, text: str, text_pair: str | None) -> tuple[list[int], list[int], list[int]]:
+        """Return ids, types and segments of tokens; a sequence that is too long is not truncated, which could lose a
+        mask."""
         layout = self.tokenizer.single if text_pair is None else self.tokenizer.pair
-        first, second = (self.tokenizer.encode(each or "") for each in (text, text_pair))
+        first, second = (self.tokenizer.encode(self._with_mask_token(each or "")) for each in (text, text_pair))
         ids = layout.sequence(first, second)
-        of_first = layout.first_length(len(first), len(second))
-        self._require_fits(ids)
-        return ids, [0] * of_first + [1] * (len(ids) - of_first)
-
-    def _require_fits(self, ids: Sequence[int]) -> None:
         if len(ids) > self.max_length:
             raise DataError(f"the text has {len(ids)} tokens; the model reads at most {self.max_length}. Shorten it.")
+        num_type_0 = layout.first_length(len(first), len(second))
+        num_segment_0 = len(ids) if text_pair is None else len(ids) - len(second) - len(layout.after)
+        types, segments = ([0] * size + [1] * (len(ids) - size) for size in (num_type_0, num_segment_0))
+        return ids, types, segments
+
+    def _with_mask_token(self, text: str) -> str:
+        return text.replace(MASK, self.tokenizer.mask_token)
 
     def _cannot(self, what: str, head: str, where: str) -> ArtifactError:
         return ArtifactError(f"{self.name} cannot {what}: it has no {head}. Load {where} instead.")

@@ -33,9 +33,12 @@ _FEW = 1 << 18
 """A page with fewer numbers than this has room for eight times the precision."""
 _STEPS = {"scores": 0.01, "similarity": 0.01, "map": 0.01}
 """Steps to whose multiples numbers are rounded; those of vectors follow from the room that is left."""
+_LARGEST = 32_000
+"""Multiple of a step that a number is at most: it has 16 bits, and the three digits of a step may round it down."""
 _BY_HEAD = ("query", "key", "value")
 _NUM_GUESSES = 4
 _LEAST_PROBABILITY = 1e-12
+"""Less than any page shows; the logarithm of 0 would be no number."""
 _NO_VECTORS = (
     "{title} computes attention in a class of transformers, which returns its probabilities alone, so there are no "
     "queries, keys and values here; families that load into BertModel ({own}) have them."
@@ -91,12 +94,10 @@ def look(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> t
     Raises:
         DataError: A text is empty, longer than a model reads, or not Unicode; or a model cannot read two texts.
     """
-    for name, each in (("the text", text), ("the second text", pair)):
-        if each is not None:
-            _require_text(name, each)
+    require_texts(text, pair)
     facts = [facts_of(model, text, pair) for model in models]
-    note, both = "", min(one.num_shown for one in facts)
-    if facts[0].tokens[:both] != facts[-1].tokens[:both]:
+    note, num_compared = "", min(one.num_shown for one in facts)
+    if facts[0].tokens[:num_compared] != facts[-1].tokens[:num_compared]:
         note = (
             f"The two models have different vocabularies ({count(models[0].tokenizer.vocab_size)} and "
             f"{count(models[-1].tokenizer.vocab_size)} tokens), so they split the text into different tokens: compare "
@@ -111,13 +112,12 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
     tokenizer, config = model.tokenizer, model.encoder.config
     if pair is not None and not tokenizer.pair.between:
         raise DataError(f"{model.name} reads no two texts: its tokenizer puts nothing between them. Leave --pair out.")
-    read = [BLANK.sub(MASK, each).replace(MASK, tokenizer.mask_token) for each in (text, pair) if each is not None]
+    read = [BLANK.sub(MASK, each) for each in (text, pair) if each is not None]
     for each in read:
         if not tokenizer.encode(each):
             raise DataError(f"{each!r} has no token for {model.name}; give a text with words.")
     inside = model.inside(*read)
-    of_token = tokenizer.backend.get_vocab()
-    ids = [of_token[token] for token in inside.tokens]
+    ids = inside.ids
     num_layers, num_heads, num_tokens, _ = inside.probabilities.shape
     shown = min(num_tokens, int((_MAX_WEIGHTS / (num_layers * num_heads)) ** 0.5))
     family = FAMILIES[config.family]
@@ -178,24 +178,22 @@ def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], s
     """
     sizes = {name: values.size for name, values in arrays.items()}
     finer = 8 if sum(sizes.values()) < _FEW else 1
-    steps = {
-        name: np.array([max(step / finer, np.abs(arrays[name]).max() / 32_000)])  # in 16 bits
-        for name, step in _STEPS.items()
-        if name in arrays
-    }
+    steps = {name: _wide(arrays[name], np.array([step / finer])) for name, step in _STEPS.items() if name in arrays}
     # Multiples of a step take at most log2(deviation / step) + 2.05 bits, those of a normal distribution; in text, a
     # byte holds 6.45.
     bits = sum(sizes[name] * max(0.5, np.log2(arrays[name].std() / step[0]) + 2.05) for name, step in steps.items())
     others = [name for name in arrays if name not in steps]
     room = 6.45 * (_ROOM[1] + max(0, sum(sizes.values()) - _ROOM[0])) - bits
+    # With less than 2 steps to a root mean square little more than signs is left; more than 128 are finer than colours.
     fineness = 2 ** np.clip(room / max(1, sum(sizes[name] for name in others)) - 2.05, 1, 7)
     for name in others:
         squares = np.square(arrays[name]).mean(axis=(2, 3) if name in _BY_HEAD else None)
-        steps[name] = np.sqrt(squares).reshape(-1).clip(1e-6) / (fineness * (16 if name == "norm" else 1))
+        finer = 16 if name == "norm" else 1  # it multiplies all others, and has few numbers
+        steps[name] = _wide(arrays[name], np.sqrt(squares).reshape(-1).clip(1e-6) / (fineness * finer))
     layout, planes = {}, []
     for name, values in arrays.items():
         rounded = np.array([float(f"{step:.3g}") for step in steps[name]])
-        whole = np.rint(values.reshape(len(rounded), -1) / rounded[:, None]).clip(-32768, 32767).astype(np.int16)
+        whole = np.rint(values.reshape(len(rounded), -1) / rounded[:, None]).astype(np.int16)
         # Small numbers of either sign become small ones without; then almost all upper bytes are 0 and cost nothing.
         unsigned = ((whole << 1) ^ (whole >> 15)).view(np.uint16).ravel()
         planes += [(unsigned & 255).astype(np.uint8), (unsigned >> 8).astype(np.uint8)]
@@ -210,13 +208,22 @@ def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], s
     return {"arrays": layout, "num_bytes": len(data)}, text
 
 
-def _require_text(name: str, text: str) -> None:
-    if not text.strip():
-        raise DataError(f"{name} is empty; give a sentence.")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{name} has bytes that are no UTF-8; give it in the terminal's encoding.") from None
+def require_texts(text: str, pair: str | None) -> None:
+    """Raise a `DataError` if a text is empty or not Unicode."""
+    for name, each in (("the text", text), ("the second text", pair)):
+        if each is None:
+            continue
+        if not each.strip():
+            raise DataError(f"{name} is empty; give a sentence.")
+        try:
+            each.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{name} has bytes that are no UTF-8; give it in the terminal's encoding.") from None
+
+
+def _wide(values: NDArray[np.float32], steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the steps of groups of values, or wider ones where a value would not fit."""
+    return np.maximum(steps, np.abs(values).reshape(len(steps), -1).max(axis=1) / _LARGEST)
 
 
 def _scores(inside: Inside, shown: int) -> NDArray[np.float32]:
@@ -241,9 +248,8 @@ def _embeddings(
     if tables["segment"] is not None and tables["segment"].num_embeddings == 1:
         rows["segment"] = [0] * len(ids)
     present = {name: table.weight.detach().cpu() for name, table in tables.items() if table is not None}
-    vectors = {name: weight[rows[name]].numpy() for name, weight in present.items()}
-    if "segment" in present:
-        vectors["segment"] = present["segment"][:2].numpy()
+    used = {name: slice(2) if name == "segment" else rows[name] for name in present}
+    vectors = {name: weight[used[name]].numpy() for name, weight in present.items()}
     vectors["norm"] = torch.stack([module.norm.weight, module.norm.bias]).detach().cpu().numpy()
     shapes = {name: " × ".join(map(str, weight.shape)) for name, weight in present.items()}
     facts = {"embedding_shapes": shapes, "embedding_rows": {name: rows[name] for name in present}}
@@ -291,13 +297,10 @@ def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], s
 
 
 def _rendered(facts: Sequence[ModelFacts], text: str, pair: str | None, note: str) -> str:
+    # The colours and the basic style are those of the report.
+    loader = ChoiceLoader([PackageLoader("bertline.inside"), PackageLoader("bertline.evaluation")])
     environment = Environment(
-        # The colours and the basic style are those of the report.
-        loader=ChoiceLoader([PackageLoader("bertline.inside"), PackageLoader("bertline.evaluation")]),
-        autoescape=select_autoescape(),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_function"] = lambda value, **_: json.dumps(value, separators=(",", ":"))
     models, data = [], []
@@ -305,6 +308,9 @@ def _rendered(facts: Sequence[ModelFacts], text: str, pair: str | None, note: st
         layout, numbers = packed(one.arrays)
         models.append({**asdict(replace(one, arrays={})), **layout})
         data.append(Markup(numbers))  # of an alphabet without special characters
+    # As they are: `{{` or `{#` mean something else in them than in a template.
+    files = ("style.css", "look.css", "look.js")
+    sources = {name: Markup(loader.get_source(environment, name)[0]) for name in files}
     return environment.get_template("look.html").render(
-        page={"models": models}, data=data, text=text, pair=pair, note=note, models=models
+        page={"models": models}, data=data, text=text, pair=pair, note=note, models=models, sources=sources
     )

@@ -51,7 +51,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 class _WithoutDraws(TorchFunctionMode):
     """Weights on the device `meta`, which has none, are not drawn: PyTorch imports its compiler for it, for half a
-    second."""
+    second. Relies on `nn.init` handing on its `tensor` by name; a PyTorch that does not only costs that half second."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         is_drawing = getattr(function, "__module__", "") == nn.init.__name__ and "tensor" in (kwargs or {})

@@ -155,14 +155,14 @@ def test_blanks_are_filled_as_fill_mask_does(random_model: LoadedModel) -> None:
         context.blanks(random_model, [["banks . 3 ..."] * 30])
 
 
-def test_vectors_of_places_are_those_of_span_vectors_and_of_the_window_around_a_place(
+def test_vectors_of_places_are_those_of_word_vectors_and_of_the_window_around_a_place(
     random_model: LoadedModel,
 ) -> None:
     texts = ["The river banks.", "money", "the plant . the bank . the"]
     spans = [(10, 15), (0, 5), (16, 20)]
     vectors, num_cut = context.places(random_model, texts, spans)
     for number, (text, span) in enumerate(zip(texts, spans, strict=True)):
-        for layer, states in enumerate(random_model.span_vectors(text, [span]).vectors[:, 0]):
+        for layer, states in enumerate(random_model.word_vectors(text, text[slice(*span)]).vectors[:, 0]):
             np.testing.assert_allclose(vectors[f"layer {layer}"][number], states, atol=1e-5)
     assert num_cut == 0 and not vectors["other words"][1].any()
     long = "the " * 30 + "bank" + " river" * 30

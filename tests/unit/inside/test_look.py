@@ -11,6 +11,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import pytest
 import torch
@@ -20,7 +21,7 @@ import bertline
 import tiny
 from bertline.cli import look as command
 from bertline.cli import project
-from bertline.foundation.errors import ArtifactError, BertlineError, DataError
+from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import read_json, write_json
 from bertline.inference.model import LoadedModel
 from bertline.inside import look as module
@@ -92,6 +93,17 @@ def test_the_numbers_of_the_page_are_those_of_the_model(model: LoadedModel) -> N
     np.testing.assert_allclose(arrays["similarity"], cosine, atol=2e-3)
 
 
+@pytest.mark.parametrize("name", ["norm", "token", "query"])
+def test_one_number_far_beyond_the_others_is_not_cut(name: str) -> None:
+    """Weights of layer normalisation above 15, and embeddings with an outlier, are in published checkpoints."""
+    values = np.random.default_rng(3).normal(0, 1e-3, (1, 1, 320, 384)).astype(np.float32)
+    values[0, 0, 5, 7] = -15
+    values[0, 0, 6, 8] = 11.9
+    layout, text = packed({name: values})
+    (step,) = layout["arrays"][name]["steps"]
+    assert np.abs(unpacked(layout, text)[name] - values).max() <= 0.51 * step < 3e-4
+
+
 @pytest.mark.parametrize(("largest", "precision"), [(1.0, 0.001), (40.0, 0.001), (5000.0, 0.1)])
 def test_numbers_of_any_size_are_rounded_to_the_nearest_step(largest: float, precision: float) -> None:
     random = np.random.default_rng(3)
@@ -112,6 +124,20 @@ def test_the_map_shows_as_much_of_all_layers_as_two_directions_can(model: Loaded
     largest = np.linalg.svd(unit, compute_uv=False)[:2]
     shown = facts_of(model, "the cat sat on a mat .").arrays["map"].reshape(-1, 2)
     np.testing.assert_allclose(np.linalg.norm(shown, axis=0), largest, rtol=1e-4)
+
+
+def test_scripts_and_styles_are_on_the_page_as_they_are(model, monkeypatch) -> None:
+    added = "/* {{ 1 + 1 }} {# gone #} {% if false %} & <b> */"
+    read = jinja2.PackageLoader.get_source
+
+    def longer(loader: Any, environment: Any, name: str) -> Any:
+        source, *rest = read(loader, environment, name)
+        return source + f"{name}: {added}" * (not name.endswith(".html")), *rest
+
+    monkeypatch.setattr(jinja2.PackageLoader, "get_source", longer)
+    html = look([model], "the cat")[0]
+    for name in ("style.css", "look.css", "look.js"):
+        assert f"{name}: {added}" in html
 
 
 def test_the_last_layer_fills_a_blank_as_fill_mask_does(model: LoadedModel) -> None:
@@ -241,10 +267,11 @@ def test_the_command_writes_a_page_of_the_default_model_and_says_its_size(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(project, "STARTED_IN", tmp_path)
-    with pytest.raises(
-        BertlineError, match="there is no encoder yet in artifacts/export/encoder or artifacts/pretrain"
-    ):
+    with pytest.raises(ArtifactError, match="no encoder yet in artifacts/pretrain or .* Name one by --model FOLDER"):
         command.look(["the cat"])
+    for arguments in (["  "], ["", "--model", "nowhere"], ["the", "--pair", ""]):
+        with pytest.raises(DataError, match="text is empty; give a sentence"):
+            command.look(arguments)
     (tmp_path / "artifacts").mkdir()
     (tmp_path / "artifacts/pretrain").symlink_to(folder)
     command.look(["the cat", "--pair", "a mat"])

@@ -11,7 +11,7 @@
 
   const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
   const sum = (values) => values.reduce((total, value) => total + value, 0);
-  const largest = (values) => values.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
+  const largest = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   const signed = (value, digits = 2) => (+value.toFixed(digits) || 0).toFixed(digits).replace("-", "\u2212");
   const percent = (share) => (share < 0.01 ? "< 1 %" : `${(100 * share).toFixed(0)} %`);
 
@@ -35,11 +35,11 @@
   /** Reads what `packed` in look.py wrote: base 91, deflated, small multiples of steps. */
   async function unpack(model, text) {
     const digits = new Uint8Array(128), bytes = new Uint8Array(Math.ceil((text.length * 13) / 16));
-    let known = 0, bits = 0, held = 0, end = 0;
-    for (let code = 33; code < 127; code++) if (!"&<>".includes(String.fromCharCode(code))) digits[code] = known++;
+    let numDigits = 0, bits = 0, pending = 0, end = 0;
+    for (let code = 33; code < 127; code++) if (!"&<>".includes(String.fromCharCode(code))) digits[code] = numDigits++;
     for (let at = 0; at < text.length; at += 2) {
-      held = (held << 13) | (digits[text.charCodeAt(at)] * 91 + digits[text.charCodeAt(at + 1)]);
-      for (bits += 13; bits >= 8; held &= (1 << bits) - 1) bytes[end++] = held >> (bits -= 8);
+      pending = (pending << 13) | (digits[text.charCodeAt(at)] * 91 + digits[text.charCodeAt(at + 1)]);
+      for (bits += 13; bits >= 8; pending &= (1 << bits) - 1) bytes[end++] = pending >> (bits -= 8);
     }
     const deflated = new Blob([bytes.subarray(0, model.num_bytes)]).stream();
     const inflated = deflated.pipeThrough(new DecompressionStream("deflate"));
@@ -70,8 +70,8 @@
   }
   /** Returns the probabilities of a head, a row for each token shown: the softmax of its scores. */
   function weights(model, layer, head) {
-    model.known ??= {};
-    return model.known[[layer, head]] ??= range(model.num_shown).map((place) => {
+    model.weights ??= {};
+    return model.weights[[layer, head]] ??= range(model.num_shown).map((place) => {
       const scores = part(model.arrays.scores, layer, head, place), top = Math.max(...scores);
       const powers = Array.from(scores, (score) => Math.exp(score - top)), total = sum(powers);
       return powers.map((power) => power / total);
@@ -213,6 +213,7 @@
     const [left, readers] = column(0, "reads", shown.filter((at) => at < model.num_shown));
     const [right, read] = column(1, "is read", shown);
     function draw({head = null, at = state.token, side = state.side} = {}) {
+      if (!(side ? read : readers).has(at)) at = null;  // a token that the other model has, or that is hidden
       const some = range(model.num_heads).filter((one) => (head === null ? state.heads.has(one) : one === head));
       const box = canvas.getBoundingClientRect(), context = canvas.getContext("2d"), lightness = css("--lightness");
       [canvas.width, canvas.height] = [box.width * devicePixelRatio, box.height * devicePixelRatio];
@@ -262,8 +263,8 @@
       const kind = model.are_special[j] ? model.tokens[j] : near[j - i] ?? "other tokens";
       shares[kind] = (shares[kind] ?? 0) + weight / rows.length;
     }));
-    const [kind, found] = Object.entries(shares).sort((a, b) => b[1] - a[1])[0];
-    return `${percent(found)} on ${kind}`;
+    const [kind, weight] = Object.entries(shares).sort((a, b) => b[1] - a[1])[0];
+    return `${percent(weight)} on ${kind}`;
   }
   function maps(model) {
     const hint = "Point at a map, or move there with the arrow keys.";
@@ -291,7 +292,7 @@
     const [layer, head] = chosenHead(model), chosen = chosenToken(model), {query, key, scores} = model.arrays;
     if (!query) return [note(model.missing.vectors)];
     const channels = query.shape[3], asked = part(query, layer, head, chosen);
-    const row = weights(model, layer, head)[chosen], found = part(scores, layer, head, chosen);
+    const row = weights(model, layer, head)[chosen], scaled = part(scores, layer, head, chosen);
     const keys = range(model.num_shown).map((at) => part(key, layer, head, at));
     const products = keys.map((one) => one.map((value, at) => value * asked[at]));
     const deepest = largest([asked, ...keys].map(largest)), deepestProduct = largest(products.map(largest));
@@ -309,7 +310,7 @@
       ...keys.map((one, at) => make("div", null,
         make("span", {class: "token"}, name(model, at)),
         strip(one, deepest, "k"), strip(products[at], deepestProduct, "q × k"),
-        elements[at], number(signed(found[at])), number(row[at].toFixed(3)),
+        elements[at], number(signed(scaled[at])), number(row[at].toFixed(3)),
         make("div", {class: "track"}, make("div", {class: "bar", style: `--p:${row[at]}`})))));
     list.addEventListener("mousemove", (event) => {
       const under = event.target.closest(".strip");
@@ -413,8 +414,8 @@
     if (!lens) return [...parts, note(model.missing.lens)];
     const place = Math.max(0, lens.places.indexOf(chosen));
     const guesses = lines((layer) => lens.ids[layer][place].map((id, rank) => {
-      const found = lens.probabilities[layer][place][rank];
-      return chip(lens.words[id], found, percent(found));
+      const probability = lens.probabilities[layer][place][rank];
+      return chip(lens.words[id], probability, percent(probability));
     }));
     const head = "The model's head reads the vector of the chosen token after each layer (“logit lens”). ";
     if (lens.are_blanks) {
