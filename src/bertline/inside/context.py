@@ -127,10 +127,10 @@ def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> t
     edges = torch.tensor(bounds, device=model.device)
 
     def means(indices: Any, *inputs: Any) -> Any:
-        states = torch.stack(model.encoder.forward_in_detail(*inputs).hidden_states, dim=1)
-        at, (first, last) = torch.arange(states.shape[2], device=model.device), edges[indices].T[..., None]
-        own = ((at >= first) & (at < last)).float()
-        return torch.einsum("blsh,bs->blh", states, own / own.sum(1, keepdim=True))
+        layers = model.encoder.forward_in_detail(*inputs).hidden_states
+        at, (first, last) = torch.arange(layers[0].shape[1], device=model.device), edges[indices].T[..., None]
+        own = ((at >= first) & (at < last)).float() / (last - first)
+        return torch.stack([torch.einsum("bsh,bs->bh", states, own) for states in layers], dim=1)
 
     layers = _computed(model, sequences, means, max_tokens=_ROOM_IN_DETAIL // (max(map(len, sequences)) + 128))
     by_layer = {f"layer {layer}": layers[:, layer] for layer in range(layers.shape[1])}
