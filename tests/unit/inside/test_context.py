@@ -380,5 +380,6 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
     assert (table["title"], len(table["rows"]), table["facts"]["places"]) == ("Senses of 'bank'", 5, 80)
     with pytest.raises(MachineError, match="cannot be written"):  # said before anything is read
         command(["--model", folder, "--text", "no such file", "--out", str(tmp_path / "a.txt" / "figures.json")])
-    with pytest.raises(ConfigError, match="name files"):
-        command(["--word", "bank"])
+    for wrong in (["--word", "bank"], ["--wic", *"abc"], ["--text", *texts, "--out", str(tmp_path)]):
+        with pytest.raises(ConfigError, match="name files"):
+            command(wrong)
