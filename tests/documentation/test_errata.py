@@ -41,5 +41,5 @@ def test_a_wrong_figure_would_be_found() -> None:
 def test_there_are_thirty_and_each_has_a_source_or_lines_that_show_it() -> None:
     entries = re.findall(r'^\*\*"([^\n]+)"\*\*\n: (.*?)(?=^\*\*"|^## |\Z)', TEXT, re.DOTALL | re.MULTILINE)
     assert len(entries) >= 30
-    source = re.compile(r"section|table|A\.\d|B\.\d|arxiv\.org|\.py`|\.md`|README|~~~pycon|abstract|notebook|config")
+    source = re.compile(r"(section|table|note) \d|[AB]\.\d|arxiv\.org|\.(py|md)`|\.ipynb|README|~~~pycon|abstract")
     assert [claim for claim, truth in entries if not source.search(truth)] == []

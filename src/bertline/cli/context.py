@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import re
+import tempfile
 
 import bertline
 from bertline.cli.commands import newest_model
 from bertline.cli.project import folder_or_name, of_caller
 from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import write_json, writing
 from bertline.foundation.progress import say
 
 
@@ -30,36 +30,40 @@ def context(arguments: list[str]) -> None:
     parser.add_argument("--word", nargs="+", default=[])
     parser.add_argument("--most", type=int, default=2000)
     for option, nargs in (("--wic", "+"), ("--text", "+"), ("--analogies", None), ("--out", None)):
-        parser.add_argument(option, type=of_caller, nargs=nargs)
-    parsed = parser.parse_args(arguments)
-    if not (parsed.wic or parsed.text or parsed.analogies) or len(parsed.wic or ()) > 2:
-        raise ConfigError("name files: --text FILE ..., --wic FILE [TEST_FILE] or --analogies FILE")
+        parser.add_argument(option, type=of_caller, nargs=nargs, default=[])
+    asked = parser.parse_args(arguments)
+    if not (asked.wic or asked.text or asked.analogies) or asked.wic[2:] or (asked.out and asked.out.is_dir()):
+        raise ConfigError("name files: --text FILE ..., --wic FILE [TEST_FILE], --analogies FILE; and --out FILE.json")
+    if asked.out:  # what cannot be written is said before minutes of measuring
+        with writing(asked.out):
+            asked.out.parent.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=asked.out.parent).close()
     import pandas as pd
 
     from bertline.inside import context as inside
 
-    name = newest_model() if parsed.model is None else folder_or_name(parsed.model)
-    model, measured = bertline.load(str(name)), []
-    texts = {str(path): inside.read_text([path]) for path in parsed.text or ()}
-    for word in parsed.word:
-        is_in = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE).search
-        of_senses = {name: [*filter(is_in, itertools.chain(*of_file))] for name, of_file in texts.items()}
-        measured.append(inside.senses(model, word, of_senses))
-    if parsed.wic:
-        measured.append(inside.wic(model, *map(inside.read_wic, parsed.wic)))
-    if texts and not parsed.word:
+    name = newest_model() if asked.model is None else folder_or_name(asked.model)
+    model, tables = bertline.load(str(name)), []
+    texts = {str(path): inside.read_text([path]) for path in asked.text}
+    for word in asked.word:
+        stands_in = inside.whole_word(word).search
+        sentences = {path: [*filter(stands_in, itertools.chain(*documents))] for path, documents in texts.items()}
+        tables.append(inside.senses(model, word, sentences))
+    if asked.wic:
+        tables.append(inside.wic(model, *map(inside.read_wic, asked.wic)))
+    if texts and not asked.word:
         documents = [*itertools.chain(*texts.values())]
-        measured.append(inside.blanks(model, documents, most=parsed.most))
+        tables.append(inside.blanks(model, documents, most=asked.most))
         try:
-            measured.append(inside.next_sentences(model, documents, most=parsed.most))
+            tables.append(inside.next_sentences(model, documents, most=asked.most))
         except ArtifactError as error:  # many encoders have no such head
             say(str(error))
-    if parsed.analogies:
-        measured.append(inside.analogies(model, inside.read_analogies(parsed.analogies)))
+    if asked.analogies:
+        tables.append(inside.analogies(model, inside.read_analogies(asked.analogies)))
     say(f"model: {name}")
-    for title, rows, facts in measured:
+    for title, rows, facts in tables:
         table = pd.DataFrame(rows).to_string(index=False, float_format="%.3f")
         shown = (f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in facts.items())
         say(f"\n{title}\n{table}\n{', '.join(one for one in shown if not one.startswith('reliability'))}")
-    if parsed.out:
-        parsed.out.write_text(json.dumps(measured, indent=1, default=lambda value: value.item()), encoding="utf-8")
+    if asked.out:
+        write_json(asked.out, {"model": str(name), "tables": [table._asdict() for table in tables]})

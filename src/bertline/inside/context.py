@@ -27,16 +27,20 @@ from bertline.tokenization.vocabulary import MASK
 
 Values = NDArray[Any]
 Documents = Sequence[Sequence[str]]
+Inputs = Sequences | list[list[int]]
 Span = tuple[int, int]
 WicRow = tuple[str, tuple[str, str], tuple[Span, Span], bool]
 """A word, two sentences, where it stands in each (`sentence[start:end]`), and whether its sense is the same."""
-_BATCH_TOKENS = 4096
+_SIMPLE = ("most frequent answer", "static", "other words")
+# forward_in_detail keeps 1,152 * S * (S + 128) bytes of a row of S tokens in BERT-base: scores and probabilities of 144
+# heads, and hidden states, queries, keys and values. A batch may have as much as one row of 512, which is 0.4 GB.
+_ROOM_IN_DETAIL = 512 * (512 + 128)
 _BLOCK = 10
 """Consecutive sentences that the bootstrap draws together, because neighbours are alike."""
 
 
-class Measured(NamedTuple):
-    """Figures of a measure: a table (`pandas.DataFrame(measured.rows)`), and what is said once."""
+class Table(NamedTuple):
+    """Figures of a measure, as Python's own numbers: rows (`pandas.DataFrame(table.rows)`), and what is said once."""
 
     title: str
     rows: list[dict[str, Any]]
@@ -50,17 +54,22 @@ def read_text(paths: Sequence[Path]) -> list[list[str]]:
         if path.is_dir():
             documents += [list(document.sentences) for document in read_documents(path, "validation")]
         else:
-            documents.append([part for line in _lines(path) for part in split_sentences(" ".join(line.split()))])
+            documents.append([part for _, line in _lines(path) for part in split_sentences(" ".join(line.split()))])
     return documents
 
 
 def read_analogies(path: Path) -> list[tuple[str, list[str]]]:
     """Return section and words of lines of four words; `: NAME` begins a section."""
     section, rows = "", []
-    for line in _lines(path):
+    for _, line in _lines(path):
         section = line[1:].strip() if line.startswith(":") else section
         rows += [] if line.startswith(":") else [(section, line.split())]
     return rows
+
+
+def whole_word(word: str, endings: str = "") -> re.Pattern[str]:
+    """Return the pattern of a word where no letter or digit touches it, in any case; `endings` (`s|ed`) may follow."""
+    return re.compile(rf"(?<!\w){re.escape(word)}(?:{endings})?(?!\w)", re.IGNORECASE)
 
 
 def read_wic(path: Path) -> list[WicRow]:
@@ -70,23 +79,26 @@ def read_wic(path: Path) -> list[WicRow]:
     sentences, with tabs between; the same line of the other file has T or F. A row with a place that is outside is an
     error. One with the place of another word is left out with a warning: WiC itself has such a row.
     """
-    gold, rows = _lines(path.with_name(path.name.replace("data", "gold"))), []
-    for number, line in enumerate(_lines(path)):
+    if not path.name.endswith("data.txt"):
+        raise DataError(f"{path} needs a name that ends in data.txt, and its answers stand next to it in gold.txt.")
+    lines, gold, rows = _lines(path), _lines(path.with_name(path.name.removesuffix("data.txt") + "gold.txt")), []
+    if len(lines) != len(gold):
+        raise DataError(f"{path} has {len(lines)} rows, its gold file {len(gold)}; each row needs a T or F there.")
+    for (number, line), (_, answer) in zip(lines, gold, strict=True):
         try:
             word, _, numbers, *two = line.split("\t")
-            found = [[*re.finditer(r"\S+", text)] for text in two]
-            first, second = (each[int(at)].span() for each, at in zip(found, numbers.split("-"), strict=True))
-            same = {"T": True, "F": False}[gold[number].strip()]
+            tokens = [[*re.finditer(r"\S+", text)] for text in two]
+            first, second = (each[int(at)].span() for each, at in zip(tokens, numbers.split("-"), strict=True))
+            same = {"T": True, "F": False}[answer.strip()]
         except (ValueError, KeyError, IndexError) as error:
             raise DataError(
-                f"{path}:{number + 1} needs word, part of speech, places inside the sentences (2-4) and two sentences, "
-                f"tabs between, and T or F on this line of the gold file: {line!r}"
+                f"{path}:{number} needs word, part of speech, places inside the sentences (2-4) and two sentences, "
+                f"tabs between, and T or F in the gold file: {line!r}, {answer!r}"
             ) from error
         # Any word may be a form (went of go), but not where a regular one stands elsewhere.
-        form = re.compile(rf"\b{re.escape(word)}(s|es|d|ed|ing)?\b", re.IGNORECASE)
-        at_place = two[0][slice(*first)], two[1][slice(*second)]
-        if any(form.search(text) and not form.search(of) for text, of in zip(two, at_place, strict=True)):
-            warn(f"{path}:{number + 1} is left out: at the places of {word!r} stand {' and '.join(at_place)}.")
+        form, at_place = whole_word(word, "s|es|d|ed|ing"), (two[0][slice(*first)], two[1][slice(*second)])
+        if any(form.search(text) and not form.search(shown) for text, shown in zip(two, at_place, strict=True)):
+            warn(f"{path}:{number} is left out: at the places of {word!r} stand {' and '.join(at_place)}.")
         else:
             rows.append((word, (two[0], two[1]), (first, second), same))
     return rows
@@ -115,32 +127,32 @@ def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> t
     edges = torch.tensor(bounds, device=model.device)
 
     def means(indices: Any, *inputs: Any) -> Any:
-        states = torch.stack(model.encoder.forward_in_detail(*inputs).hidden_states, dim=1)
-        at, (first, last) = torch.arange(states.shape[2], device=model.device), edges[indices].T[..., None]
-        own = ((at >= first) & (at < last)).float()
-        return torch.einsum("blsh,bs->blh", states, own / own.sum(1, keepdim=True))
+        layers = model.encoder.forward_in_detail(*inputs).hidden_states
+        at, (first, last) = torch.arange(layers[0].shape[1], device=model.device), edges[indices].T[..., None]
+        own = ((at >= first) & (at < last)).float() / (last - first)
+        return torch.stack([torch.einsum("bsh,bs->bh", states, own) for states in layers], dim=1)
 
-    layers = _computed(model, sequences, means)
+    layers = _computed(model, sequences, means, max_tokens=_ROOM_IN_DETAIL // (max(map(len, sequences)) + 128))
     by_layer = {f"layer {layer}": layers[:, layer] for layer in range(layers.shape[1])}
     return {"static": np.stack(static), "other words": np.stack(others), **by_layer}, num_cut
 
 
-def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]) -> Measured:
+def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]) -> Table:
     """Compare a word's vectors within and between senses, and tell the sense by the nearest one in another sentence.
 
     A static vector has a similarity of 1 with itself wherever it stands: it can but name the most frequent sense. The
     word counts at all places where it stands as a whole word, in any case.
     """
-    found = []
-    for number, (sense, text) in enumerate((sense, text) for sense, given in sentences.items() for text in given):
-        matches = [*re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)]
+    occurrences = []
+    for number, (sense, text) in enumerate((sense, text) for sense, own in sentences.items() for text in own):
+        matches = [*whole_word(word).finditer(text)]
         if not matches:
             raise DataError(f"the word {word!r} is not in {text!r} as a whole word.")
-        found += [(text, match.span(), sense, number) for match in matches]
+        occurrences += [(text, match.span(), sense, number) for match in matches]
     if len(sentences) < 2 or min(map(len, sentences.values())) < 2:
-        counts = ", ".join(f"{sense}: {len(given)}" for sense, given in sentences.items())
+        counts = ", ".join(f"{sense}: {len(own)}" for sense, own in sentences.items())
         raise DataError(f"{word!r} needs two sentences or more of each of two senses; there are {counts or 'none'}.")
-    texts, spans, labels, numbers = zip(*found, strict=True)
+    texts, spans, labels, numbers = zip(*occurrences, strict=True)
     (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
     alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
     for name, states in vectors.items():
@@ -149,15 +161,15 @@ def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]
         within, between = similarity[alike & apart].mean(), similarity[~alike].mean()
         rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean()})
     rows[0]["accuracy"] = Counter(labels).most_common(1)[0][1] / len(labels)
-    return Measured(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
+    return _table(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
 
 
-def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] = ()) -> Measured:
+def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] = ()) -> Table:
     """Tell whether a word has the same sense in two sentences, by a threshold on the cosine of its vectors.
 
-    Thresholds and the layer are chosen on `rows` and scored on `test_rows`; without these on the words of one half, and
-    scored on those of the other. The most frequent answer is that of the scored rows, which favours it. The bootstrap
-    draws the rows of a word together.
+    Thresholds, the layer and the strongest simple method are chosen on `rows` and scored on `test_rows`; without these
+    on the words of one half, and scored on those of the other. The most frequent answer, too, is that of the rows where
+    all is chosen. The bootstrap draws the rows of a word together.
     """
     if len({word for word, *_ in rows}) < 2 - bool(test_rows):
         raise DataError("WiC needs rows of at least two words, or a second file, to choose on and to score on.")
@@ -165,7 +177,7 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     word, same = np.array(words), np.array(answers)
     test = np.arange(len(word)) >= len(rows) if test_rows else _second_half(word)
     sides = [places(model, *side) for side in zip(zip(*texts, strict=True), zip(*spans, strict=True), strict=True)]
-    right = {"most frequent answer": same == (same[test].mean() >= 0.5)}
+    right = {"most frequent answer": same == (same[~test].mean() >= 0.5)}
     for name, first in sides[0][0].items():
         cosine = (_unit(first) * _unit(sides[1][0][name])).sum(1)
         thresholds = np.append(np.unique(cosine[~test]), np.inf)
@@ -175,14 +187,15 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     for name, hits in right.items():
         table.append({"vectors": name, "where_chosen": hits[~test].mean(), "test": hits[test].mean()})
         table[-1]["interval"] = interval(hits[test], word[test])
-    chosen, simple = max(table[3:], key=lambda row: row["where_chosen"]), max(table[:3], key=lambda row: row["test"])
-    gain = right[chosen["vectors"]][test] * 1.0 - right[simple["vectors"]][test]
+    layers = [name for name in right if name not in _SIMPLE]
+    chosen, simple = (max(names, key=lambda name: right[name][~test].mean()) for names in (layers, _SIMPLE))
+    gain = right[chosen][test] * 1.0 - right[simple][test]
     facts = {"rows": int((~test).sum()), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
-    facts |= {"chosen": chosen["vectors"], "strongest_simple": simple["vectors"], **_gain(gain, word[test])}
-    return Measured("WiC: the same sense?", table, facts)
+    choice = {"chosen": chosen, "strongest_simple": simple, **_gain(gain, word[test])}
+    return _table("WiC: the same sense?", table, facts | choice)
 
 
-def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Measured:
+def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
     """Fill a blank in each of `most` sentences from both sides and, by the same encoder, from the left side alone.
 
     A blank is a whole word of one token, drawn at random. What stands at its right is removed, with [SEP] behind the
@@ -194,7 +207,7 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
     tokenizer, layout, mask = model.tokenizer, model.tokenizer.single, model.tokenizer.mask_id
     chosen = _sample(documents, most, seed, ahead=0)
     texts = [documents[d][s] for d, s in chosen]
-    random, counts, found, num_cut = generator(seed, "blanks"), Counter[int](), [], 0
+    random, counts, drawn, num_cut = generator(seed, "blanks"), Counter[int](), [], 0
     for text, (d, s), (ids, offsets) in zip(texts, chosen, tokenizer.encode_with_places(texts), strict=True):
         words = {match.span() for match in re.finditer(r"[^\W\d_]+", text)}
         whole = [at for at, span in enumerate(offsets) if span in words and ids[at] != tokenizer.unk_id]
@@ -202,11 +215,11 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
         if whole:
             at = int(random.choice(whole))
             window, first = _window(model, ids, at, at + 1)
-            found.append(([*layout.before, *window[:first], mask], window[first + 1 :], ids[at], f"{d}/{s // _BLOCK}"))
+            drawn.append(([*layout.before, *window[:first], mask], window[first + 1 :], ids[at], f"{d}/{s // _BLOCK}"))
             num_cut += len(window) < len(ids)
-    if len({block for *_, block in found}) < 2:
-        raise DataError(f"the text has words in {len(found)} sentences; expected {2 * _BLOCK} or more.")
-    left, right, targets, blocks = zip(*found, strict=True)
+    if len(drawn) < 2 * _BLOCK:  # so that there are two blocks
+        raise DataError(f"{len(drawn)} of {len(texts)} sentences have a word to fill; expected {2 * _BLOCK} or more.")
+    left, right, targets, blocks = zip(*drawn, strict=True)
     end, both = list(layout.after), list(zip(left, right, strict=True))
     sequences = {"both sides": [before + behind + end for before, behind in both]}
     sequences |= {"left, [SEP]": [before + end for before in left], "left": list(left)}
@@ -218,7 +231,7 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
         target = wanted[indices].to(model.device)
         return torch.cat([logits.argmax(-1, keepdim=True) == target, -logits.gather(1, target)], dim=1)
 
-    scores = {name: _computed(model, of_name, fill) for name, of_name in sequences.items()}
+    scores = {name: _computed(model, inputs, fill) for name, inputs in sequences.items()}
     number, seen = counts.total(), np.array([counts[index] for index in targets])
     unseen = max(sum(count == 1 for count in counts.values()), 1) / number
     nats = -np.log((1 - unseen) * (seen - 1) / (number - 1) + unseen / tokenizer.vocab_size)
@@ -230,10 +243,10 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
         rows[-1] |= {"lost": lost.mean(), "lost_interval": interval(lost, blocks)}
         rows[-1] |= {"more_nats": more.mean(), "more_nats_interval": interval(more, blocks)}
     facts = {"blanks": len(targets), "sentences_without_a_word": len(texts) - len(targets), "num_cut": num_cut}
-    return Measured("Blanks: both sides against the left side alone", rows, facts)
+    return _table("Blanks: both sides against the left side alone", rows, facts)
 
 
-def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> Measured:
+def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> Table:
     """Answer "a is to b as c is to ?" by the token whose input embedding is nearest to b - a + c, and by less.
 
     `c_alone` is the nearest neighbour of c, `random_pair` has two random tokens for a and b. As usual, a, b and c are
@@ -252,12 +265,12 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     others = np.setdiff1d(np.arange(len(table)), special)
     (a, b, c, wanted), (x, y) = every.T, generator(seed, "analogies").choice(others, size=(2, len(every)))
 
-    def answers(queries: Values, given: Values = every[:, :3]) -> Values:
+    def answers(queries: Values, excluded: Values = every[:, :3]) -> Values:
         parts = []
         for start in range(0, len(queries), 512):
             similarity = queries[start : start + 512] @ table.T
             similarity[:, special] = -np.inf
-            np.put_along_axis(similarity, given[start : start + 512], -np.inf, axis=1)
+            np.put_along_axis(similarity, excluded[start : start + 512], -np.inf, axis=1)
             parts.append(similarity.argmax(1))
         return np.concatenate(parts)
 
@@ -272,10 +285,10 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
         lines.append({"section": name, "rows": part.sum(), **{key: hits[part].mean() for key, hits in right.items()}})
     facts = {"left_out": len(rows) - len(known), "by_chance": 1 / (len(others) - 3)}
     gain = _gain(right["offset"] * 1.0 - right["c_alone"], [f"{one} {other}" for *_, one, other in every])
-    return Measured("Analogies on input embeddings", lines, facts | gain)
+    return _table("Analogies on input embeddings", lines, facts | gain)
 
 
-def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Measured:
+def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
     """Tell whether a sentence follows another one, on pairs of which half do, before and after calibration.
 
     The other pairs have a random sentence, of the same document and of another one in turn. A line on the log odds
@@ -288,11 +301,12 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
     model.next_sentence("a", "b")  # raises without the head
     documents = [document for document in documents if document]
     chosen = _sample(documents, most, seed, ahead=1)
-    firsts, groups = [documents[d][s] for d, s in chosen], np.array([f"{d}/{s // _BLOCK}" for d, s in chosen])
-    if len({*groups}) < 4:
-        raise DataError(f"the text has {len(chosen)} pairs of sentences; expected {4 * _BLOCK} or more.")
-    random, seconds, kinds = generator(seed, "pairs"), [], []
-    for number, (d, s) in enumerate(chosen):
+    test = _second_half(groups := np.array([f"{d}/{s // _BLOCK}" for d, s in chosen]))
+    if min(halves := np.bincount(test, minlength=2).tolist()) < _BLOCK or len(chosen) < 4 * _BLOCK:
+        raise DataError(f"the text has {len(chosen)} pairs of sentences, {halves} in halves; expected 40, 10 in each.")
+    random, firsts, seconds, kinds = generator(seed, "pairs"), [documents[d][s] for d, s in chosen], [], []
+    numbers = np.argsort(np.argsort(test, kind="stable"))  # half by half: each has pairs that follow, and others
+    for number, (d, s) in zip(numbers, chosen, strict=True):
         kind, pool = "follows", [documents[d][s + 1]]
         if number % 2:
             kind, pool = "same document", [*documents[d][:s], *documents[d][s + 2 :]]
@@ -305,8 +319,7 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
     log_odds = logits[:, 0] - logits[:, 1].astype(float)  # class 0 is the next segment
     bags = [[{*re.findall(r"\w+", text.lower())} for text in pair] for pair in zip(firsts, seconds, strict=True)]
     shared = np.array([len(first & second) / max(len(first | second), 1) for first, second in bags])
-    kind_of, test = np.array(kinds), _second_half(groups)
-    follows, rows, bins = kind_of == "follows", [], {}
+    kind_of, follows, rows, bins = np.array(kinds), np.array(kinds) == "follows", [], {}
     platt, overlap = (
         LogisticRegression(C=1e6).fit(values[~test, None], follows[~test]).predict_proba(values[:, None])[:, 1]
         for values in (log_odds, shared)
@@ -318,12 +331,12 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
         bins[name] = [[int(part.sum()), float(p[part].mean()), float(y[part].mean())] for part in parts]
         rows.append({"probabilities": name, "accuracy": right[test].mean()})
         rows[-1] |= {"interval": interval(right[test], groups[test])}
-        rows[-1] |= {kind: right[test & (kind_of == kind)].mean() for kind in sorted({*kinds})}
+        rows[-1] |= {kind: right[test & (kind_of == kind)].mean() for kind in np.unique(kind_of[test]).tolist()}
         rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean()}
         rows[-1] |= {"ece": sum(pairs * abs(mean - share) for pairs, mean, share in bins[name]) / len(y)}
     gain = ((platt >= 0.5) == follows) * 1.0 - ((overlap >= 0.5) == follows)
     facts = {"pairs": len(chosen), "test_pairs": len(y), "num_cut": int(sequences.cut.sum()), "reliability": bins}
-    return Measured("Does the second sentence follow the first?", rows, facts | _gain(gain[test], groups[test]))
+    return _table("Does the second sentence follow the first?", rows, facts | _gain(gain[test], groups[test]))
 
 
 def interval(values: Values, groups: Sequence[str] | Values) -> list[float]:
@@ -339,14 +352,20 @@ def _gain(difference: Values, groups: Sequence[str] | Values) -> dict[str, Any]:
     return {"gain": float(difference.mean()), "gain_interval": interval(difference, groups)}
 
 
-def _computed(model: LoadedModel, given: Sequences | list[list[int]], read: Callable[..., Any]) -> Values:
+def _table(title: str, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Table:
+    for row in rows:
+        row |= {key: value.item() for key, value in row.items() if isinstance(value, np.generic)}
+    return Table(title, rows, facts)
+
+
+def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> Values:
     """Return what `read` makes of indices, input_ids, token_type_ids and attention_mask of batches, in order."""
     parts, order, pad_id = [], [], model.tokenizer.pad_id
-    sequences = assemble(given, [*map(len, given)], pad_id=pad_id) if isinstance(given, list) else given
+    sequences = assemble(inputs, [*map(len, inputs)], pad_id=pad_id) if isinstance(inputs, list) else inputs
     with torch.no_grad():
-        for indices, batch in scoring_batches(sequences, max_tokens=_BATCH_TOKENS):
-            inputs = (values.to(model.device) for values in batch.values())
-            parts.append(read(torch.from_numpy(indices), *inputs).float().cpu().numpy())
+        for indices, batch in scoring_batches(sequences, max_tokens=max_tokens):
+            on_device = (values.to(model.device) for values in batch.values())
+            parts.append(read(torch.from_numpy(indices), *on_device).float().cpu().numpy())
             order.append(indices)
     return np.concatenate(parts)[np.argsort(np.concatenate(order))]
 
@@ -373,8 +392,9 @@ def _unit(vectors: Values) -> Values:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines that are not blank, with their numbers from 1."""
     try:
-        return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        return [(at, line) for at, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1) if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error

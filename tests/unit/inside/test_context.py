@@ -15,11 +15,11 @@ import torch
 
 import tiny
 from bertline.cli.context import context as command
-from bertline.foundation.errors import ArtifactError, ConfigError, DataError
+from bertline.foundation.errors import ArtifactError, ConfigError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inside import context
-from bertline.inside.context import Measured
+from bertline.inside.context import Table
 
 WORDS = ("the", "river", "money", "bank", "plant")
 POSITIONS = 11
@@ -41,19 +41,19 @@ def reader_of_neighbour(tmp_path_factory: pytest.TempPathFactory) -> Callable[[i
         pairs = torch.zeros(SIZE // 2, SIZE)
         pairs[torch.arange(SIZE // 2), ::2] = torch.eye(SIZE // 2)
         pairs[torch.arange(SIZE // 2), 1::2] = -torch.eye(SIZE // 2)
-        of_words, of_places = pairs[: len(WORDS)], pairs[len(WORDS) :]
+        words, positions = pairs[: len(WORDS)], pairs[len(WORDS) :]
         with torch.no_grad():
             for name, parameter in model.model.named_parameters():
                 if "norm" not in name:
                     parameter.zero_()
             bert, layer = model.model.bert, model.model.bert.layers[0]
-            bert.embeddings.word_embeddings.weight[len(tiny.SPECIAL) :] = of_words
-            bert.embeddings.position_embeddings.weight[:] = of_places
+            bert.embeddings.word_embeddings.weight[len(tiny.SPECIAL) :] = words
+            bert.embeddings.position_embeddings.weight[:] = positions
             query, key, value = layer.query_key_value.weight.view(3, SIZE, SIZE)
-            asked = torch.roll(of_places, -distance, dims=0)
-            query[:] = 10 * asked.T @ of_places
-            key[:] = of_places.T @ of_places / 2
-            value[:] = of_words.T @ of_words / 2
+            asked = torch.roll(positions, -distance, dims=0)
+            query[:] = 10 * asked.T @ positions
+            key[:] = positions.T @ positions / 2
+            value[:] = words.T @ words / 2
             layer.attention_output.weight[:] = 3 * torch.eye(SIZE)
             model.model.mlm_head.transform.weight[:] = torch.eye(SIZE)
         return model
@@ -67,7 +67,8 @@ def random_model(tmp_path: Path) -> LoadedModel:
     return load(str(folder), device="cpu")
 
 
-def by(measured: Measured, key: str) -> dict[str, dict[str, Any]]:
+def by(measured: Table, key: str) -> dict[str, dict[str, Any]]:
+    json.dumps(measured, allow_nan=False)  # as it is kept: Python's own numbers, none missing
     return {str(row[key]): row for row in measured.rows}
 
 
@@ -111,10 +112,24 @@ def test_wic_chooses_the_layer_that_knows_and_scores_it_on_other_words(reader_of
     # With rows of its own to be scored on, a word may be in both; their answers play no part in the choice.
     swapped = [(*row[:3], not row[3]) for row in rows]
     assert by(context.wic(reader_of_neighbour(-1), rows, swapped), "vectors")["layer 1"]["test"] == 0
-    alike = by(context.wic(reader_of_neighbour(-1), rows, [row for row in rows if row[3]]), "vectors")
-    assert alike["most frequent answer"]["test"] == 1
+    # The most frequent answer is that of the rows to choose on.
+    alike, unlike = ([row for row in rows if row[3] is answer] for answer in (True, False))
+    for chosen_on, expected in (([*alike, *unlike], 1), ([*alike, *unlike, *unlike], 0)):
+        table = by(context.wic(reader_of_neighbour(-1), chosen_on, alike), "vectors")
+        assert table["most frequent answer"]["test"] == expected
     with pytest.raises(DataError, match="at least two words"):
         context.wic(reader_of_neighbour(-1), rows[:16])
+
+
+def test_wic_compares_with_the_simple_method_that_was_best_where_all_is_chosen(reader_of_neighbour) -> None:
+    pairs = [(a, b) for a in ("river", "money") for b in ("river", "money")]
+    rows = [wic_row("bank", f"{a} bank {a}", f"{b} bank {b}", a == b) for a, b in pairs]
+    # The other words tell all here, and nothing on the test rows, where only the most frequent answer is left.
+    measured = context.wic(reader_of_neighbour(-1), rows, [(*row[:3], not row[3]) for row in rows])
+    table = by(measured, "vectors")
+    assert (table["other words"]["where_chosen"], table["other words"]["test"]) == (1, 0)
+    assert table["most frequent answer"]["test"] == 0.5
+    assert measured.facts["strongest_simple"] == "other words"
 
 
 def test_who_reads_the_right_neighbour_loses_all_without_it_and_who_reads_the_left_one_nothing(
@@ -151,8 +166,11 @@ def test_blanks_are_filled_as_fill_mask_does(random_model: LoadedModel) -> None:
     expected = {-(k * np.log(guesses[0]) + (number - k) * np.log(guesses[1])) / number for k in range(number + 1)}
     assert min(abs(measured.rows[0]["nats"] - one) for one in expected) < 1e-5
     # No part of a word is a blank, and nothing else than words.
-    with pytest.raises(DataError, match="has words in 0 sentences"):
+    with pytest.raises(DataError, match="0 of 30 sentences have a word to fill; expected 20"):
         context.blanks(random_model, [["banks . 3 ..."] * 30])
+    with pytest.raises(DataError, match="19 of 19 sentences have a word to fill; expected 20"):
+        context.blanks(random_model, [["the bank."]] * 19)
+    assert context.blanks(random_model, [["the bank."]] * 20).facts["blanks"] == 20
 
 
 def test_vectors_of_places_are_those_of_word_vectors_and_of_the_window_around_a_place(
@@ -175,6 +193,17 @@ def test_vectors_of_places_are_those_of_word_vectors_and_of_the_window_around_a_
         context.places(random_model, ["the  bank"], [(3, 4)])
 
 
+def test_a_batch_keeps_no_more_in_memory_than_one_row_of_512_tokens(tmp_path: Path, monkeypatch) -> None:
+    model = load(str(tiny.write_encoder(tmp_path, words=WORDS, max_position_embeddings=512)), device="cpu")
+    encoder, shapes = type(model.encoder), []
+    in_detail = encoder.forward_in_detail
+    monkeypatch.setattr(encoder, "forward_in_detail", lambda *all: (shapes.append(all[1].shape), in_detail(*all))[1])
+    for length, rows in ((510, 3), (30, 200)):
+        context.places(model, ["the " * (length - 1) + "bank"] * rows, [(4 * length - 4, 4 * length)] * rows)
+    assert shapes[:3] == [(1, 512)] * 3 and sum(number for number, _ in shapes) == 203
+    assert 50 < shapes[3][0] < 200 and max(rows * length * (length + 128) for rows, length in shapes) <= 512 * 640
+
+
 def test_analogies_are_those_of_a_naive_search(random_model: LoadedModel) -> None:
     words = [word for word in random_model.tokenizer.vocab if word not in tiny.SPECIAL]
     random = np.random.default_rng(0)
@@ -191,11 +220,15 @@ def test_analogies_are_those_of_a_naive_search(random_model: LoadedModel) -> Non
     assert part["all"]["rows"] == 40 and measured.facts["left_out"] == 1
     assert measured.facts["by_chance"] == pytest.approx(1 / (len(words) - 3))
     for name, chosen in (("all", slice(None)), ("part 1", slice(1, None, 2))):
-        of_part = offsets[chosen]
-        assert part[name]["offset"] == np.mean([nearest(query, given) == d for query, given, d in of_part])
-        assert part[name]["inputs_allowed"] == np.mean([nearest(query, []) == d for query, _, d in of_part])
-        assert part[name]["answers_input"] == np.mean([nearest(query, []) in given for query, given, _ in of_part])
-        assert part[name]["c_alone"] == np.mean([nearest(unit[given[2]], given) == d for _, given, d in of_part])
+        answered = offsets[chosen]
+        assert part[name]["offset"] == np.mean([nearest(query, excluded) == d for query, excluded, d in answered])
+        assert part[name]["inputs_allowed"] == np.mean([nearest(query, []) == d for query, _, d in answered])
+        assert part[name]["answers_input"] == np.mean(
+            [nearest(query, []) in excluded for query, excluded, _ in answered]
+        )
+        assert part[name]["c_alone"] == np.mean(
+            [nearest(unit[excluded[2]], excluded) == d for _, excluded, d in answered]
+        )
     with pytest.raises(DataError, match="none of the 1 analogies"):
         context.analogies(random_model, [("", ["banks", "the", "bank", "river"])])
 
@@ -242,8 +275,20 @@ def test_next_sentences_are_scored_by_kind_and_calibrated_on_the_other_half(foll
     assert overlap["accuracy"] == pytest.approx(0.5, abs=0.1)  # every pair has the same word in common
     assert measured.facts["gain_interval"][0] > 0.15
     assert sum(pairs for pairs, *_ in measured.facts["reliability"]["model"]) == measured.facts["test_pairs"]
-    with pytest.raises(DataError, match="has 3 pairs of sentences; expected 40"):
-        context.next_sentences(follower, [["the bank"] * 4])
+
+
+def test_next_sentences_need_pairs_of_both_answers_in_both_halves(random_model: LoadedModel) -> None:
+    two = ["the bank", "the river"]
+    for documents in ([], [["the bank"]] * 50, [two] * 9, [two] * 5, [["the bank"] * 40], [two] * 39):
+        pairs = sum(len(document) - 1 for document in documents)
+        with pytest.raises(DataError, match=f"has {pairs} pairs of sentences, .* expected 40, 10 in each"):
+            context.next_sentences(random_model, documents)
+    with pytest.raises(DataError, match=r"has 41 pairs of sentences, \[32, 9\] in halves"):  # of blocks of 10, 5 and 1
+        context.next_sentences(random_model, [["the bank"] * 36, *[two] * 6])
+    for documents in ([two] * 40, [["the bank"] * 41], [["the bank"] * 21, *[two] * 20]):
+        for seed in range(5):
+            rows = by(context.next_sentences(random_model, documents, seed=seed), "probabilities")
+            assert {"follows", "nats", "ece"} <= rows["model"].keys()  # and none is NaN
 
 
 def test_chances_are_those_of_next_sentence(random_model: LoadedModel) -> None:
@@ -283,13 +328,29 @@ def test_rows_of_wic_are_read_and_damaged_ones_named(tmp_path: Path, caplog: pyt
     for wrong in ("bank\tN\t1-9\tThe bank\tA bank", "bank\tN\t1\tThe bank\tA bank", "bank\tN\t0-1\tThe bank", "bank"):
         with pytest.raises(DataError, match=r"dev\.data\.txt:2 needs word, part of speech, places inside"):
             context.read_wic(write_wic(tmp_path, went, wrong))
-    with pytest.raises(DataError, match=r"dev\.data\.txt:2 .*gold"):
-        context.read_wic(write_wic(tmp_path, went, went, gold="T\n"))
+    with pytest.raises(DataError, match=r"dev\.data\.txt:2 .*gold file: .*'X'"):
+        context.read_wic(write_wic(tmp_path, went, went, gold="T\nX\n"))
+    with pytest.raises(DataError, match=r"dev\.data\.txt has 2 rows, its gold file 3"):
+        context.read_wic(write_wic(tmp_path, went, went, gold="T\nF\nF\n"))
+    with pytest.raises(DataError, match=r"dev\.data\.txt:4 needs"):
+        context.read_wic(write_wic(tmp_path, "", went, "", "bank"))
     logging.getLogger("bertline").addHandler(caplog.handler)
     assert len(context.read_wic(write_wic(tmp_path, went, "bank\tN\t0-1\tThe bank\tA bank"))) == 1
     assert "dev.data.txt:2 is left out: at the places of 'bank' stand The and bank" in caplog.text
-    with pytest.raises(DataError, match="cannot be read as UTF-8 text"):
-        context.read_wic(tmp_path / "missing.data.txt")
+
+
+def test_files_of_wic_are_found_by_the_end_of_their_names(tmp_path: Path) -> None:
+    (folder := tmp_path / "wic_data").mkdir()
+    path = write_wic(folder, "go\tV\t1-0\tHe went there .\tGo on !", gold="T\n").rename(folder / "data.v2.data.txt")
+    (folder / "dev.gold.txt").rename(folder / "data.v2.gold.txt")
+    assert [row[3] for row in context.read_wic(path)] == [True]
+    with pytest.raises(DataError, match=r"data\.v2\.gold\.txt needs a name that ends in data\.txt"):
+        context.read_wic(folder / "data.v2.gold.txt")
+    (tmp_path / "folder.data.txt").mkdir()
+    (tmp_path / "latin.data.txt").write_bytes(b"caf\xe9")
+    for name in ("missing", "folder", "latin"):
+        with pytest.raises(DataError, match=rf"{name}\.data\.txt cannot be read as UTF-8 text"):
+            context.read_wic(tmp_path / f"{name}.data.txt")
 
 
 def test_a_word_needs_sentences_that_have_it(random_model: LoadedModel) -> None:
@@ -310,9 +371,15 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
     printed = capsys.readouterr().out
     for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "rest"):
         assert shown in printed
-    command(["--model", folder, "--word", "bank", "--text", *texts, "--out", str(tmp_path / "figures.json")])
+    figures = tmp_path / "new" / "figures.json"
+    command(["--model", folder, "--word", "bank", "--text", *texts, "--out", str(figures)])
     assert "Senses of 'bank'" in capsys.readouterr().out
-    ((title, rows, facts),) = json.loads((tmp_path / "figures.json").read_text())
-    assert (title, len(rows), facts["places"]) == ("Senses of 'bank'", 5, 80)
-    with pytest.raises(ConfigError, match="name files"):
-        command(["--word", "bank"])
+    kept = json.loads(figures.read_text())
+    (table,) = kept["tables"]
+    assert kept["model"] == folder
+    assert (table["title"], len(table["rows"]), table["facts"]["places"]) == ("Senses of 'bank'", 5, 80)
+    with pytest.raises(MachineError, match="cannot be written"):  # said before anything is read
+        command(["--model", folder, "--text", "no such file", "--out", str(tmp_path / "a.txt" / "figures.json")])
+    for wrong in (["--word", "bank"], ["--wic", *"abc"], ["--text", *texts, "--out", str(tmp_path)]):
+        with pytest.raises(ConfigError, match="name files"):
+            command(wrong)
