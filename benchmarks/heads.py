@@ -1,7 +1,7 @@
 """What attention heads know of the relations of UD English EWT, for several encoders: chosen on dev, scored on test.
 
 python benchmarks/heads.py default=artifacts/pretrain minilm=FOLDER          # prints tables
-python benchmarks/heads.py --keep default=artifacts/pretrain ...             # records them in results/heads.json
+python benchmarks/heads.py default=artifacts/pretrain ... --keep             # records them in results/heads.json
 
 With `--tokenizer FOLDER` (BERT's vocabulary) an encoder of the shape of BERT-base with random weights is measured for
 its time alone. A head beats the offset, or falls behind it, beyond noise by the jackknife over documents, adjusted for
