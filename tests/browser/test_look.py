@@ -12,6 +12,7 @@ import pytest
 import bertline
 import tiny
 from bertline.inference.model import LoadedModel
+from bertline.inside import look as module
 from bertline.inside.look import look
 from browsing import shows_something
 
@@ -136,7 +137,9 @@ def test_tokens_and_guesses_of_any_characters_are_shown_as_text(visit, page: str
     assert opened.locator("h1 bdi").all_inner_texts() == [TEXT, PAIR]
     opened.click("#tab-layers")
     tokens = opened.locator(".chips button").all_inner_texts()
-    assert tokens == ["[MASK]"] or tokens[:-1] == list(models[0].inside(TEXT.replace("___", "[MASK]"), PAIR).tokens)
+    assert tokens[-1] == "[MASK] 1" and tokens[:-1] == list(
+        models[0].inside(TEXT.replace("___", "[MASK]"), PAIR).tokens
+    )
     assert HARMFUL in opened.locator("main").inner_text()
 
 
@@ -181,6 +184,76 @@ def test_a_token_that_a_model_lacks_or_that_is_hidden_is_read_by_nothing(
     assert [text.split(" reads")[0] for text in says.all_inner_texts()] == ["[CLS]", "[CLS]"]
     opened.uncheck('[data-key="edges"]')
     assert says.all_inner_texts() == [hint, hint]
+
+
+def test_a_model_without_the_chosen_layer_or_head_names_what_it_shows(
+    visit, models: list[LoadedModel], tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {"num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 32}
+    other = bertline.load(str(tiny.write_encoder(tmp_path / "deep", words=WORDS, **changes)), device="cpu")
+    (tmp_path / "look.html").write_text(look([models[0], other], "the cat sat")[0], encoding="utf-8")
+    opened = visit((tmp_path / "look.html").as_uri()).page
+    headings, names = opened.locator("h2"), [title.split(",")[0] for title in opened.locator("h2").all_inner_texts()]
+    assert headings.all_inner_texts() == names
+    opened.select_option('[data-key="layer"]', index=2)
+    assert headings.all_inner_texts() == [f"{names[0]}, layer 2 of 2", names[1]]
+    opened.click("#tab-neuron")
+    opened.select_option('[data-key="head"]', index=3)
+    assert headings.all_inner_texts() == [f"{names[0]}, layer 2 of 2", f"{names[1]}, head 2 of 2"]
+    opened.locator('[data-key="element"]').fill("15")
+    assert [text[:18] for text in opened.locator(".here").all_inner_texts()] == [
+        "element 7 of 0 to ", "element 15 of 0 to"
+    ]  # fmt: skip
+    opened.click("#tab-layers")
+    assert headings.all_inner_texts() == names
+
+
+def test_each_blank_is_filled_whatever_token_is_chosen(
+    visit, models: list[LoadedModel], tmp_path: Path, monkeypatch
+) -> None:
+    text = "the ___ sat on a ___ . the cat ___"
+    (tmp_path / "look.html").write_text(look(models[:1], text)[0], encoding="utf-8")
+    monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 8 * 8)
+    (tmp_path / "cut.html").write_text(look(models[:1], text)[0], encoding="utf-8")
+    best = [blank[0].token for blank in models[0].fill_mask(text.replace("___", "[MASK]"), top_k=1)]
+    for name, last in (("look", "[MASK] 3"), ("cut", "[MASK] 3 (not shown)")):
+        opened = visit((tmp_path / f"{name}.html").as_uri()).page
+        opened.click("#tab-layers")
+        assert opened.locator('[aria-label="blank"] button').all_inner_texts() == ["[MASK] 1", "[MASK] 2", last]
+        found = opened.locator(".guesses").last.locator("tr").last.locator("bdi").first
+        for key, blank in (("blank 0 2", 2), ("token 0 3", 2), ("token 0 6", 1), ("blank 0 0", 0)):
+            opened.click(f'[data-key="{key}"]')
+            assert found.inner_text() == best[blank]
+            assert opened.locator(f'[data-key="blank 0 {blank}"]').get_attribute("aria-pressed") == "true"
+        assert opened.locator('[data-key="token 0 2"]').get_attribute("aria-pressed") == "true"
+        assert "reads the vector of the chosen blank" in opened.locator("main").inner_text()
+
+
+def test_what_is_beyond_the_page_is_neither_within_nor_between_texts(
+    visit, models: list[LoadedModel], tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 6 * 6)
+    (tmp_path / "look.html").write_text(look(models[:1], "the cat", "sat on a mat")[0], encoding="utf-8")
+    opened = visit((tmp_path / "look.html").as_uri()).page
+    opened.click('[data-key="side 0 0 1"]')
+    opened.mouse.move(0, 0)
+    read = {}
+    for kind in ("all", "same", "across", "ab", "ba"):
+        opened.select_option('[data-key="between"]', kind)
+        read[kind] = set(opened.locator(".readout .value bdi").all_inner_texts())
+    assert "(3 more)" in read.pop("all") and not any("(3 more)" in tokens for tokens in read.values())
+    assert read == {"same": {"[CLS]", "the", "cat", "[SEP]"}, "across": {"sat", "on"}, "ab": {"sat", "on"}, "ba": set()}
+
+
+def test_weak_attention_to_many_tokens_is_drawn(visit, tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(40)]
+    changes: dict[str, Any] = {"max_position_embeddings": 48, "initializer_range": 0.02}
+    model = bertline.load(str(tiny.write_encoder(tmp_path / "weak", words=words, **changes)), device="cpu")
+    assert model.inside(" ".join(words)).probabilities.max() < 0.04
+    (tmp_path / "look.html").write_text(look([model], " ".join(words))[0], encoding="utf-8")
+    opened = visit((tmp_path / "look.html").as_uri()).page
+    assert shows_something(opened.locator(".heads canvas"))
+    assert "Weights below 5 %, or 1 / tokens if that is less, are left out" in opened.locator("main").inner_text()
 
 
 def test_lines_end_at_their_tokens_at_any_width(visit, page: str) -> None:
@@ -235,7 +308,7 @@ def test_every_view_is_used_by_the_keyboard_alone(visit, page: str) -> None:
         "model": ["map 0 0 0"],
         "neuron": ["layer", "head", "element", "token 0 2"],
         "table": ["layer", "head", "token 0 2", "softmax(QKᵀ / √d)", "× V", "= output of the head"],
-        "layers": ["token 0 2", "blank 0 6"],
+        "layers": ["token 0 2", "blank 0 0"],
         "embeddings": ["token 0 2"],
     }.items():
         opened.locator("[role=tab][tabindex='0']").focus()

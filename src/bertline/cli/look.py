@@ -21,7 +21,8 @@ def look(arguments: list[str]) -> None:
     Without --model it takes the newest of artifacts/ and runs/. --against FOLDER_OR_NAME shows a second model side by
     side, and --out FILE names the page (look.html). The page needs no network.
     """
-    parser = argparse.ArgumentParser(prog="bertline look", add_help=False)
+    usage = '%(prog)s "TEXT IN QUOTES" [--pair "TEXT"] [--model ...] [--against ...] [--out FILE], see %(prog)s --help'
+    parser = argparse.ArgumentParser(prog="bertline look", usage=usage, add_help=False)
     parser.add_argument("text")
     parser.add_argument("--pair")
     parser.add_argument("--model")

@@ -359,12 +359,15 @@ class LoadedModel:
         )
 
     def attentions(self, text: str, text_pair: str | None = None) -> Attentions:
-        """Return the tokens of a text (or pair) and the attention probabilities of all layers and heads."""
+        """Return the S tokens of a text (or pair) and the attention probabilities [L layers, N heads, S, S]."""
         inside = self.inside(text, text_pair)
         return Attentions(inside.tokens, inside.probabilities)
 
     def inside(self, text: str, text_pair: str | None = None) -> Inside:
         """Return tokens, hidden states and everything that attention computes for a text or pair.
+
+        For S tokens, L layers of N heads of D channels, and hidden size H: hidden states [L + 1, S, H], probabilities
+        and scores [L, N, S, S]; query, key and value [L, N, S, D]. Only `[MASK]` is a blank here; `___` is text.
 
         Raises:
             DataError: The text is longer than the model reads.
@@ -382,7 +385,7 @@ class LoadedModel:
         return Inside(tuple(self.tokenizer.tokens(ids)), tuple(ids), tuple(segments), states, **attention)
 
     def word_vectors(self, text: str, word: str) -> WordVectors:
-        """Return the vectors of a word in a text by layer, at each place where it stands as a whole word.
+        """Return the vectors of a word in a text, [L layers + 1, places, hidden size H], where it is a whole word.
 
         Example: `model.word_vectors("The river bank was steep.", "bank").vectors[-1, 0]` after the last layer.
 
@@ -432,9 +435,11 @@ class LoadedModel:
         ALBERT's head compares with the swapped order instead of a random text.
 
         Raises:
-            DataError: The texts are together longer than the model reads.
+            DataError: A text is empty, or the texts are together longer than the model reads.
             ArtifactError: The model has no such head, as those after RoBERTa.
         """
+        if not first.strip() or not second.strip():
+            raise DataError("a text is empty; next_sentence compares two texts with words.")
         ids, types, _ = self._sequence(first, second)
         sequence = torch.tensor([[ids], [types]], device=self.device)
         output = None
@@ -457,7 +462,8 @@ class LoadedModel:
         first, second = (self.tokenizer.encode(self._with_mask_token(each or "")) for each in (text, text_pair))
         ids = layout.sequence(first, second)
         if len(ids) > self.max_length:
-            raise DataError(f"the text has {len(ids)} tokens; the model reads at most {self.max_length}. Shorten it.")
+            what, it = ("the text has", "it") if text_pair is None else ("text and pair together have", "them")
+            raise DataError(f"{what} {len(ids)} tokens; the model reads at most {self.max_length}. Shorten {it}.")
         num_type_0 = layout.first_length(len(first), len(second))
         num_segment_0 = len(ids) if text_pair is None else len(ids) - len(second) - len(layout.after)
         types, segments = ([0] * size + [1] * (len(ids) - size) for size in (num_type_0, num_segment_0))

@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Lens:
     """What the masked language model head makes of the vectors after each layer (the "logit lens")."""
 
     places: list[int]
-    """Tokens that are predicted: the blanks, else all that are shown."""
+    """Tokens that are predicted: all blanks, even those that are not shown, else all that are shown."""
     are_blanks: bool
     words: list[str]
     ids: list[list[list[int]]]
@@ -73,6 +74,7 @@ class ModelFacts:
     num_heads: int
     tokens: list[str]
     """The R tokens that are shown and, if the text has more, one that stands for all others as keys."""
+    num_tokens: int
     num_shown: int
     segments: list[int]
     are_special: list[bool]
@@ -96,6 +98,10 @@ def look(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> t
     """
     require_texts(text, pair)
     facts = [facts_of(model, text, pair) for model in models]
+    paths, num_parts = [PurePosixPath(model.name).parts for model in models], 2
+    while facts[0].name == facts[-1].name and paths[0] != paths[-1]:
+        num_parts += 1
+        facts = [replace(one, name="/".join(parts[-num_parts:])) for one, parts in zip(facts, paths, strict=True)]
     note, num_compared = "", min(one.num_shown for one in facts)
     if facts[0].tokens[:num_compared] != facts[-1].tokens[:num_compared]:
         note = (
@@ -143,7 +149,8 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
     if shown < num_tokens:
         left_out.append(
             f"The model read {num_tokens} tokens, and {num_tokens - shown} are left out to keep the page small: the "
-            f"first {shown} are shown, and what they attend to in the others is their last column."
+            f"first {shown} are shown, and what they attend to in the others is their last column"
+            f"{'' if pair is None else ', which belongs to neither text'}."
         )
     arrays |= _places(inside.hidden_states[:, :shown])
     lens = None
@@ -159,8 +166,9 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
         num_layers=num_layers,
         num_heads=num_heads,
         tokens=[*tokenizer.readable_tokens(ids[:shown]), *rest],
+        num_tokens=num_tokens,
         num_shown=shown,
-        segments=[*inside.segments[:shown], *inside.segments[-1:] * len(rest)],
+        segments=[*inside.segments[:shown]],  # the token for all others has none
         are_special=[index in edges for index in ids[:shown]] + [False] * len(rest),
         **embeddings,
         lens=lens,
@@ -271,9 +279,9 @@ def _places(states: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
 
 
 def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], shown: int) -> Lens:
-    """Predict the blanks, else all shown tokens, from the vectors after each layer by the model's own head."""
+    """Predict all blanks, else all shown tokens, from the vectors after each layer by the model's own head."""
     tokenizer = model.tokenizer
-    blanks = [place for place, index in enumerate(ids[:shown]) if index == tokenizer.mask_id]
+    blanks = [place for place, index in enumerate(ids) if index == tokenizer.mask_id]
     places = blanks or list(range(shown))
     special = torch.tensor(sorted(tokenizer.special_ids))
     # ModernBERT normalises behind the last layer, as its head expects.

@@ -140,6 +140,10 @@ def test_the_probability_of_the_next_sentence_is_that_of_class_0(encoder_folder:
     expected = raw.forward_everywhere(ids, types).nsp_logits
     assert expected is not None
     assert model.next_sentence("the", "the") == pytest.approx(expected.softmax(-1)[0, 0].item(), abs=1e-6)
+    for texts in (("", "the"), ("the", " "), ("", "")):
+        with pytest.raises(DataError, match="a text is empty"):
+            model.next_sentence(*texts)
+    assert model.inside("").tokens == ("[CLS]", "[SEP]")
     with pytest.raises(ArtifactError, match="no next sentence head"):
         load(str(classifier_folder)).next_sentence("the", "the")
 

@@ -159,7 +159,18 @@ def test_what_a_long_text_attends_to_beyond_the_page_is_its_last_column(model, m
     assert facts.tokens == [*inside.tokens[:6], "(3 more)"]
     assert "query" not in facts.arrays and "queries, keys and values of 9 tokens" in facts.missing["vectors"]
     assert [sentence for sentence in facts.left_out if "first 6 are shown" in sentence]
-    assert look([model], TEXT)[1] == [f"{facts.name}: {sentence}" for sentence in facts.left_out]
+    html, left_out = look([model], TEXT)
+    assert left_out == [f"{facts.name}: {sentence}" for sentence in facts.left_out]
+    assert "· 9 tokens, 6 shown<" in html and "· 4 tokens<" in look([model], "the cat")[0]
+
+
+def test_what_is_beyond_the_page_is_of_neither_text_and_its_blank_is_filled(model, monkeypatch) -> None:
+    whole = facts_of(model, "the cat", TEXT)
+    monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 6 * 6)
+    facts = facts_of(model, "the cat", TEXT)
+    assert facts.tokens[6:] == ["(6 more)"] and facts.segments == whole.segments[:6] == [0, 0, 0, 0, 1, 1]
+    assert facts.left_out[-1].endswith("is their last column, which belongs to neither text.")
+    assert facts.lens is not None and facts.lens.are_blanks and facts.lens == whole.lens and facts.lens.places == [9]
 
 
 @pytest.mark.parametrize(("shape", "most"), [((12, 12, 32, 64), 1e6), ((24, 16, 64, 64), 7e6)])
@@ -201,6 +212,7 @@ def test_any_text_and_any_token_are_harmless_and_right(model: LoadedModel) -> No
         ("cat \udcff", None, "the text has bytes that are no UTF-8"),
         ("\u200b", None, "has no token for"),
         ("the " * 70, None, "the text has 72 tokens; the model reads at most 64. Shorten it."),
+        ("the", "the " * 70, "text and pair together have 74 tokens; the model reads at most 64. Shorten them."),
     ],
 )
 def test_a_text_that_cannot_be_read_is_refused_in_a_sentence(model, text: str, pair: str | None, sentence: str) -> None:
@@ -255,6 +267,25 @@ def test_two_models_stand_side_by_side_and_different_tokens_are_explained(model,
         ["[CLS]", "the", "cat", "[SEP]"],
         ["[CLS]", "the", "c", "##at", "[SEP]"],
     ]
+
+
+def test_models_of_the_same_name_are_told_apart_by_more_of_their_paths(model: LoadedModel) -> None:
+    def names(*paths: str) -> list[str]:
+        loaded = [LoadedModel(model.model, model.tokenizer, max_length=64, task=None, name=path) for path in paths]
+        return [one["name"] for one in in_page(look(loaded, "the cat")[0])[0]["models"]]
+
+    assert names("/x/artifacts/pretrain", "/y/artifacts/pretrain") == ["x/artifacts/pretrain", "y/artifacts/pretrain"]
+    assert names("/x/a/b/c", "/y/a/b/c/") == ["x/a/b/c", "y/a/b/c"]
+    assert names("/x/artifacts/pretrain", "/x/other/pretrain") == ["artifacts/pretrain", "other/pretrain"]
+    assert names("/x/a/b", "/x/a/b/") == ["a/b", "a/b"]
+
+
+def test_a_text_without_quotes_is_answered_with_how_to_write_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, sentence in ((["Hello", "world"], "arguments: world"), ([], "arguments are required: text")):
+        with pytest.raises(SystemExit):
+            command.look(arguments)
+        says = capsys.readouterr().err
+        assert 'bertline look "TEXT IN QUOTES"' in says and "see bertline look --help" in says and sentence in says
 
 
 def test_a_model_is_loaded_without_the_compiler_of_pytorch_which_takes_as_long_as_the_rest(folder: Path) -> None:

@@ -1,11 +1,11 @@
 "use strict";
 (async () => {
-  const page = JSON.parse(document.getElementById("page").textContent), models = page.models;
+  const {models} = JSON.parse(document.getElementById("page").textContent), MOST_LINES = 3000;  // drawn in 0.3 s
   const most = (name) => Math.max(...models.map((model) => model[name]));
   const range = (count) => Array.from({length: count}, (_, at) => at);
   const state = {
     view: "heads", layer: 0, head: 0, heads: new Set(range(most("num_heads"))), token: null, side: 0, edges: true,
-    between: "all", element: 0,
+    blank: 0, between: "all", element: 0,
   };
   let redraws = [];  // of what is on the screen: they follow the pointer and the focus
 
@@ -139,17 +139,26 @@
   const chooseHead = () => choose("head", "head", numbered(most("num_heads")));
   const chosenHead = ({num_layers: numLayers, num_heads: numHeads}) =>
     [Math.min(state.layer, numLayers - 1), Math.min(state.head, numHeads - 1)];
+  /** Names a model, and the layer and head that it shows where it lacks the chosen ones. */
+  function title(model) {
+    const kinds = {heads: ["layer"], neuron: ["layer", "head"], table: ["layer", "head"]}[state.view] ?? [];
+    const other = kinds.map((kind, axis) => [kind, chosenHead(model)[axis]]).filter(([kind, at]) => at !== state[kind]);
+    return [model.name, ...other.map(([kind, at]) => `${kind} ${at + 1} of ${model[`num_${kind}s`]}`)].join(", ");
+  }
   const chosenToken = (model) => Math.min(state.token ?? 1, model.num_shown - 1);
-  /** Buttons of the tokens of a model, or of some of them. */
-  function tokens(model, places = range(model.num_shown), chosen = chosenToken(model), what = "token") {
-    const key = `${what} ${models.indexOf(model)}`;
-    return roving(group("chips", what, ...places.map((at) =>
-      button(`${key} ${at}`, at === chosen, () => set({token: at}), null, name(model, at)))));
+  const chips = (model, what, chosen, some) => roving(group("chips", what, ...some.map(([at, changes, shown]) =>
+    button(`${what} ${models.indexOf(model)} ${at}`, at === chosen, () => set(changes), null, shown))));
+  /** Buttons of the tokens of a model; one that is a blank is also the one whose guesses are shown. */
+  function tokens(model) {
+    const blanks = model.lens?.are_blanks ? model.lens.places : [], chosen = chosenToken(model);
+    return chips(model, "token", chosen, range(model.num_shown).map((at) =>
+      [at, {token: at, ...(blanks.includes(at) && {blank: blanks.indexOf(at)})}, name(model, at)]));
   }
 
   const WHAT = {
     heads: "Each line is a weight of attention: what the token on the left takes from the token on the right. Colour " +
-      "is the head, depth the weight.",
+      "is the head, depth the weight next to the largest drawn. Weights below 5 %, or 1 / tokens if that is less, " +
+      `are left out (of a chosen token, below a fifth of that), and all but the ${MOST_LINES} largest.`,
     model: "Each map is a head: a row for each token that reads, a column for each token that is read; the bluest " +
       "are its largest weights. Choose one to open it in heads.",
     neuron: "A head compares the query q of the chosen token with the key k of every token: the products of their " +
@@ -184,17 +193,16 @@
       ];
     },
     neuron() {
-      const own = models.find((model) => model.arrays.query);
+      const max = Math.max(...models.map(({arrays: {query}}) => (query ? query.shape[3] - 1 : -1)));
       const oninput = (event) => { state.element = +event.target.value; preview(); };
-      const max = own && own.arrays.query.shape[3] - 1;
-      return [chooseLayer(), chooseHead(), own ? make("label", null, "element", make("input", {
+      return [chooseLayer(), chooseHead(), max >= 0 ? make("label", null, "element", make("input", {
         type: "range", min: 0, max, value: state.element, "data-key": "element", oninput})) : null];
     },
     table: () => [chooseLayer(), chooseHead()],
   };
   const PASSES = {
-    all: () => true, same: (from, to) => from === to, across: (from, to) => from !== to, ab: (from, to) => from < to,
-    ba: (from, to) => from > to,
+    all: () => true, same: (from, to) => from === to, across: (from, to) => from + to === 1,
+    ab: (from, to) => from < to, ba: (from, to) => from > to,
   };
 
   const VIEWS = {heads, model: maps, neuron, table, layers, embeddings};
@@ -223,23 +231,22 @@
         return [place, (top + bottom) / 2 - box.top];
       });
       const [from, to] = [middles(readers), middles(read)], means = new Map(), apart = Math.min(2.5, 14 / some.length);
+      const lines = [], least = Math.min(0.05, 0.999 / model.num_tokens) * (at === null ? 1 : 0.2);
       some.forEach((one, number) => {
         const rows = weights(model, layer, one), shift = (number - (some.length - 1) / 2) * apart;
-        context.strokeStyle = colour(one, lightness);
         for (const [i, start] of from) for (const [j, end] of to) {
           if (at !== null && at !== (side ? j : i)) continue;
           if (!PASSES[state.between](model.segments[i], model.segments[j])) continue;
           const weight = rows[i][j], other = side ? i : j;
           means.set(other, (means.get(other) ?? 0) + weight / some.length);
-          if (weight < (at === null ? 0.05 : 0.01)) continue;
-          context.globalAlpha = Math.min(1, weight * (at === null ? 0.8 : 1.3));
-          context.lineWidth = 1 + 2 * weight;
-          context.beginPath();
-          context.moveTo(0, start + shift);
-          context.bezierCurveTo(box.width * 0.35, start + shift, box.width * 0.65, end + shift, box.width, end + shift);
-          context.stroke();
+          if (weight >= least) lines.push([weight, start + shift, end + shift, colour(one, lightness)]);
         }
       });
+      const top = largest(lines.map(([weight]) => weight)), {width} = box;
+      for (const [weight, start, end, tint] of lines.sort(([a], [b]) => a - b).slice(-MOST_LINES)) {
+        Object.assign(context, {strokeStyle: tint, globalAlpha: weight / top, lineWidth: 1 + 2 * weight});
+        context.stroke(new Path2D(`M0 ${start}C${0.35 * width} ${start} ${0.65 * width} ${end} ${width} ${end}`));
+      }
       [readers, read].forEach((buttons, here) => buttons.forEach((one, place) => {
         const depth = here === side ? +(place === at) : means.get(place) ?? 0;
         one.style.setProperty("--p", at === null ? 0 : depth.toFixed(3));
@@ -247,7 +254,7 @@
       const mean = some.length > 1 ? `, mean of ${some.length} heads: ` : `, head ${some[0] + 1}: `;
       const best = [...means].sort((a, b) => b[1] - a[1]).slice(0, 6);
       const second = model.segments.some(Boolean) ? " An orange edge marks the second text." : "";
-      out.replaceChildren(...(!some.length ? ["No head is chosen."] :
+      out.replaceChildren(...(!some.length ? [`None of the ${model.num_heads} heads is chosen.`] :
         at === null ? [`Point at a token, or choose it, to see its weights alone.${second}`] :
         [make("b", null, name(model, at)), side ? " is read by" : " reads", mean,
           ...best.map(([place, weight]) => chip(model.tokens[place], weight))]));
@@ -382,6 +389,7 @@
       size * (0.5 + (0.45 * part(map, layer, at)[axis]) / widest));
     for (const at of [...range(model.num_shown).filter((one) => !marked.includes(one)), ...near, chosen]) {
       const [cx, cy] = place(at), kind = at === chosen ? "chosen" : near.includes(at) ? "near" : "";
+      if (kind) taken.push({top: cy + 4, left: cx - 4, right: cx + 4});
       made.append(make("circle", {cx, cy, r: kind ? 4 : 2.5, class: kind}, make("title", null, model.tokens[at])));
     }
     for (const at of marked) {
@@ -412,14 +420,16 @@
       make("h3", null, "What fills the place"),
     ];
     if (!lens) return [...parts, note(model.missing.lens)];
-    const place = Math.max(0, lens.places.indexOf(chosen));
+    const place = lens.are_blanks ? Math.min(state.blank, lens.places.length - 1) : chosen;
     const guesses = lines((layer) => lens.ids[layer][place].map((id, rank) => {
       const probability = lens.probabilities[layer][place][rank];
       return chip(lens.words[id], probability, percent(probability));
     }));
-    const head = "The model's head reads the vector of the chosen token after each layer (“logit lens”). ";
+    const what = lens.are_blanks ? "blank" : "token";
+    const head = `The model's head reads the vector of the chosen ${what} after each layer (“logit lens”). `;
     if (lens.are_blanks) {
-      const choice = tokens(model, lens.places, lens.places[place], "blank");
+      const choice = chips(model, what, place, lens.places.map((at, blank) => (at < model.num_shown ?
+        [blank, {blank, token: at}, `[MASK] ${blank + 1}`] : [blank, {blank}, `[MASK] ${blank + 1} (not shown)`])));
       return [...parts, note(`${head}It was trained to read the last one alone.`), choice, guesses];
     }
     const hint = "It is no blank: the model sees it. Write ___ in the text to see a blank filled.";
@@ -462,7 +472,7 @@
     document.getElementById("tabs").replaceChildren(list);
     panel.setAttribute("aria-labelledby", `tab-${state.view}`);
     const shown = models.map((model) =>
-      make("article", null, models.length > 1 ? make("h2", null, model.name) : null, ...VIEWS[state.view](model)));
+      make("article", null, models.length > 1 ? make("h2", null, title(model)) : null, ...VIEWS[state.view](model)));
     const controls = (CONTROLS[state.view]?.() ?? []).filter(Boolean);
     panel.replaceChildren(
       note(WHAT[state.view]), make("div", {class: "controls"}, ...controls), make("div", {class: "models"}, ...shown));
