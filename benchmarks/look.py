@@ -16,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import repository_source  # noqa: F401
-from records import Record, add_record_arguments
+from records import add_record_arguments, current_commit
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
@@ -48,16 +49,14 @@ def main() -> None:
         for name, (folder, num_tokens) in encoders.items():
             figures[name] = measured(folder, num_tokens, Path(work) / "look.html", times=arguments.times)
     if arguments.keep:
-        Record(
-            benchmark="look",
-            model="several",
-            seq_len=64,
-            variant="",
-            figures=figures,
-            versions=versions_of("torch", "tokenizers"),
-            arguments=arguments,
-            not_recorded=("encoders", "tokenizer"),
-        ).write(Path(arguments.keep), commit=arguments.commit)
+        record = {
+            **figures,
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "commit": arguments.commit or current_commit(),
+        }
+        record["versions"] = versions_of("torch", "tokenizers")
+        path = Path(arguments.keep) / "look.json"
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(figures))
 
 

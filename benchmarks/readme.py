@@ -514,6 +514,17 @@ def distil() -> str:
     )
 
 
+def look() -> str:
+    """Return how long `bertline look` takes, and how large its page is."""
+    record = _read(RESULTS / "look.json")
+    titles = {"default": "the default encoder", "bert_base": "BERT-base's shape", "bert_large": "BERT-large's shape"}
+    rows = ["| encoder | tokens | whole command | page |", "|---|---|---|---|"]
+    for name, title in titles.items():
+        one = record[name]
+        rows.append(f"| {title} | {one['tokens']} | {one['median_s']:.1f} s | {one['bytes'] / 1e6:.2f} MB |")
+    return "\n".join(rows)
+
+
 def heads() -> str:
     """Return what attention heads of two encoders know of syntax, next to the best fixed offset."""
     encoders = list(_read(RESULTS / "heads.json")["encoders"].values())
@@ -564,6 +575,7 @@ def terabyte() -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "distil": distil,
     "heads": heads,
+    "look": look,
     "terabyte": terabyte,
     "flavours": flavours,
     "printed": printed,
