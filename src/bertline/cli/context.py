@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import textwrap
+from itertools import chain
 
 import bertline
 from bertline.cli.commands import newest_model
@@ -17,7 +17,7 @@ from bertline.foundation.progress import say
 def context(arguments: list[str]) -> None:
     """Measure what context does to a word; each option prints a table, next to what simple methods reach.
 
-        bertline context --word bank --text RIVER.txt MONEY.txt   similarity by layer; a file is a sense. Nothing else
+        bertline context --word bank --text RIVER.txt MONEY.txt   similarity by layer; a file is a sense (no blanks)
         bertline context --wic dev.data.txt [TEST.data.txt]       same sense in two sentences? (gold.txt is next to it)
         bertline context --text FILE ...                          blanks from both sides and the left; next sentences
         bertline context --analogies FILE                         lines of four words, `: NAME` before a section
@@ -25,6 +25,7 @@ def context(arguments: list[str]) -> None:
     A text file is a document, a corpus folder gives its validation documents; --most 2000 of their sentences are drawn.
     Blank lines of a file divide paragraphs, whose lines may be wrapped; without any, each line is a paragraph.
     --model names a folder or a model of the hub, not the newest one here; --out FILE.json keeps the figures.
+
     within, between: cosine of two places in one sense, or in two. where_chosen: accuracy where threshold and layer are
     chosen. lost, more_nats: accuracy less, -log p more than from both sides. ece: how far probabilities are from
     frequencies. offset, c_alone: accuracy of b - a + c, of the neighbour of c. gain: accuracy over the best simple
@@ -46,7 +47,7 @@ def context(arguments: list[str]) -> None:
     from bertline.inside import context as inside
 
     texts = {str(path): inside.read_text([path]) for path in asked.text}
-    wic, documents = [*map(inside.read_wic, asked.wic)], [*itertools.chain(*texts.values())]
+    wic, documents = [*map(inside.read_wic, asked.wic)], [*chain(*texts.values())]
     analogies = inside.read_analogies(asked.analogies) if asked.analogies else []
     name = newest_model() if asked.model is None else folder_or_name(asked.model)
     model, kept = bertline.load(str(name)), []
@@ -66,8 +67,7 @@ def context(arguments: list[str]) -> None:
     keep()  # what cannot be written is said before minutes of measuring
     say(f"model: {name}")
     for word in asked.word:
-        search = inside.whole_word(word).search
-        found = {path: [*filter(search, itertools.chain(*each))] for path, each in texts.items()}
+        found = {path: [*filter(inside.whole_word(word).search, chain(*each))] for path, each in texts.items()}
         keep(inside.senses(model, word, found))
     if wic:
         keep(inside.wic(model, *wic))

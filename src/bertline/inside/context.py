@@ -257,7 +257,7 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
 def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> Table:
     """Answer "a is to b as c is to ?" by the token whose input embedding is nearest to b - a + c, and by less.
 
-    `c_alone` is the nearest neighbour of c, `random_pair` has two random tokens for a and b. As usual, a, b and c are
+    `c_alone` is the nearest neighbour of c, `random` has two random tokens for a and b. As usual, a, b and c are
     no answers: rows that ask for one are left out, as are those with a word of several tokens. `with_inputs` is the
     accuracy of b - a + c when they are, and `is_input` how often it names one then. The interval draws pairs of words,
     and a row as often as both of its own (Owen 2007: rather wide). (Mikolov et al., arXiv 1301.3781, section 4; Linzen,
@@ -268,7 +268,7 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     known = [(section, np.ravel(ids)) for section, ids in encoded if [*map(len, ids)] == [1] * 4]
     known = [(name, ids) for name, ids in known if not np.isin(ids, special).any() and ids[3] not in ids[:3]]
     if not known:
-        raise DataError(f"none of the {len(rows)} analogies has four words of one token each, the fourth another one.")
+        raise DataError(f"none of the {len(rows)} analogies has four words of one token each, the last one new.")
     table = _unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
     sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
     others = np.setdiff1d(np.arange(len(table)), special)
@@ -286,7 +286,7 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     offset = table[b] - table[a] + table[c]
     free = answers(offset, every[:, :0])
     right = {"offset": answers(offset) == wanted, "c_alone": answers(table[c]) == wanted}
-    right |= {"random_pair": answers(table[y] - table[x] + table[c]) == wanted, "with_inputs": free == wanted}
+    right |= {"random": answers(table[y] - table[x] + table[c]) == wanted, "with_inputs": free == wanted}
     right["is_input"] = (free[:, None] == every[:, :3]).any(1)
     lines = []
     for name in [*dict.fromkeys(sections.tolist()), "all"]:

@@ -445,11 +445,11 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
 ) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("The bank. The river bank.\n\n" * 20)
-    (tmp_path / "analogies.txt").write_text(": rest\nthe river money bank\n")
+    (tmp_path / "analogies.txt").write_text(": gram1-adjective-to-adverb\nthe river money bank\n")
     texts, folder = [str(tmp_path / name) for name in ("a.txt", "b.txt")], str(tmp_path / "random")
     command(["--model", folder, "--text", *texts, "--analogies", str(tmp_path / "analogies.txt")])
     printed = capsys.readouterr().out
-    for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "rest", "gain_interval -"):
+    for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "gram1", "gain_interval -"):
         assert shown in printed
     assert max(map(len, printed.split("\n\n", 1)[1].splitlines())) <= 80
     figures = tmp_path / "new" / "figures.json"
