@@ -326,7 +326,7 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
             drawn.append((documents[d][s], pool[int(random.integers(len(pool)))], kind, block, half))
     counts = np.bincount([2 * half + (kind == "follows") for *_, kind, _, half in drawn], minlength=4).tolist()
     if min(counts) < _BLOCK // 2 or len(drawn) < 4 * _BLOCK:
-        raise DataError(f"{counts[1::2]} pairs follow, by half, {counts[::2]} do not; expected 5 of each, 40 in all.")
+        raise DataError(f"{counts[1::2]} pairs follow by half, {counts[::2]} do not; expected 5 of each, 40 in all.")
     firsts, seconds, *columns = zip(*drawn, strict=True)
     kind_of, groups, test = map(np.array, columns)
     sequences = encode_texts(firsts, seconds, model.tokenizer, max_length=model.max_length)

@@ -292,9 +292,9 @@ def test_next_sentences_need_pairs_of_both_answers_in_both_halves(random_model: 
             context.next_sentences(random_model, documents)
         assert sum(map(int, re.findall(r"\d+", str(raised.value).split(";")[0]))) == halves
     # Nothing but the sentence that follows: there is no other one.
-    with pytest.raises(DataError, match=r"\[25, 25\] pairs follow, by half, \[0, 0\] do not"):
+    with pytest.raises(DataError, match=r"\[25, 25\] pairs follow by half, \[0, 0\] do not"):
         context.next_sentences(random_model, [["the bank"] * 101])
-    with pytest.raises(DataError, match=r"\[16, 5\] pairs follow, by half, \[16, 4\] do not"):  # blocks of 10, 5 and 1
+    with pytest.raises(DataError, match=r"\[16, 5\] pairs follow by half, \[16, 4\] do not"):  # blocks of 10, 5 and 1
         context.next_sentences(random_model, [["the bank", "the money"] * 18, *[two] * 6])
     for documents in ([two] * 40, [["the bank", "the river"] * 21], [["a", "b", "c"] * 7, *[two] * 21]):
         for seed in range(5):
