@@ -26,10 +26,10 @@ def context(arguments: list[str]) -> None:
     Blank lines of a file divide paragraphs, whose lines may be wrapped; without any, each line is a paragraph.
     --model names a folder or a model of the hub, not the newest one here; --out FILE.json keeps the figures.
 
-    within, between: cosine of two places in one sense, or in two. where_chosen: accuracy where threshold and layer are
-    chosen. lost, more_nats: accuracy less, -log p more than from both sides. ece: how far probabilities are from
-    frequencies. offset, c_alone: accuracy of b - a + c, of the neighbour of c. gain: accuracy over the best simple
-    method. left_out: rows that cannot be asked. num_cut: texts too long for the model.
+    within, between: cosine of two places in one sense, in two. where_chosen: accuracy where threshold and layer are.
+    lost, more_nats: what both sides are better by. ece: distance of probabilities from frequencies. offset: accuracy of
+    b - a + c. c_alone: of the neighbour of c. gain: accuracy over the best simple method. left_out: rows that cannot be
+    asked. num_cut: texts that are cut to what the model reads.
     """
     parser = argparse.ArgumentParser(prog="bertline context", add_help=False)
     parser.add_argument("--model")

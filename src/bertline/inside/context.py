@@ -36,8 +36,7 @@ _SIMPLE = ("most frequent answer", "static", "other words")
 # forward_in_detail keeps 1,152 * S * (S + 128) bytes of a row of S tokens in BERT-base: scores and probabilities of 144
 # heads, and hidden states, queries, keys and values. A batch may have as much as one row of 512, which is 0.4 GB.
 _ROOM_IN_DETAIL = 512 * (512 + 128)
-_BLOCK = 10
-"""Consecutive sentences that the bootstrap draws together, because neighbours are alike."""
+_BLOCK = 10  # consecutive sentences that the bootstrap draws together, because neighbours are alike
 _MARKS = r"!-/:-@\[-`{-~‘’“”„«»…–—。、"  # not \W: vowel signs of Hindi are no letters to `re`
 
 
@@ -53,9 +52,7 @@ def read_text(paths: Sequence[Path]) -> list[list[str]]:
     """Return sentences by document: a text file (blank lines, if any, divide paragraphs), or a corpus's validation."""
     documents = []
     for path in paths:
-        if path.is_dir() and not (path / "manifest.json").is_file():
-            raise DataError(f"{path} has no manifest.json; expected a folder of the corpus stage, or text files.")
-        if path.is_dir():
+        if (path / "manifest.json").is_file():
             documents += [list(document.sentences) for document in read_documents(path, "validation")]
         else:
             lines = [line.strip() for _, line in _lines(path, blank=True)]
@@ -159,18 +156,17 @@ def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]
         occurrences += [(text, match.span(), sense, number) for match in matches]
     if len(sentences) < 2 or min(map(len, sentences.values())) < 2:
         counts = ", ".join(f"{sense}: {len(own)}" for sense, own in sentences.items())
-        found = f"there are {counts or 'none'} where no letter touches it, as all do in languages without spaces."
-        raise DataError(f"{word!r} needs two sentences or more of each of two senses; {found}")
+        raise DataError(f"{word!r} needs two sentences of each of two senses, no letter touching it; found: {counts}.")
     texts, spans, labels, numbers = zip(*occurrences, strict=True)
     (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
     alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
     for name, states in vectors.items():
         similarity = _unit(states) @ _unit(states).T
         right = label[np.where(apart, similarity, -np.inf).argmax(1)] == label
-        within, between = similarity[alike & apart].mean(), similarity[~alike].mean()
-        rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean()})
+        within, between = similarity[alike & apart].mean().item(), similarity[~alike].mean().item()
+        rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean().item()})
     rows[0]["accuracy"] = Counter(labels).most_common(1)[0][1] / len(labels)
-    return _table(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
+    return Table(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
 
 
 def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] = ()) -> Table:
@@ -194,13 +190,13 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
         right[name] = (cosine >= thresholds[best]) == same
     table = []
     for name, hits in right.items():
-        table.append({"vectors": name, "where_chosen": hits[~test].mean(), "test": hits[test].mean()})
+        table.append({"vectors": name, "where_chosen": hits[~test].mean().item(), "test": hits[test].mean().item()})
         table[-1]["interval"] = interval(hits[test], word[test])
     layers = [name for name in right if name not in _SIMPLE]
     chosen = max(layers, key=lambda name: right[name][~test].mean())
     facts = {"rows": int((~test).sum()), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
-    gain = _gain(right, chosen, _SIMPLE, test, word)
-    return _table("WiC: the same sense?", table, facts | {"chosen": chosen} | gain)
+    facts |= {"chosen": chosen} | _gain(right, chosen, _SIMPLE, test, word)
+    return Table("WiC: the same sense?", table, facts)
 
 
 def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
@@ -247,21 +243,20 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
     rows = []
     for name, values in scores.items():
         lost, more = (scores["both sides"] - values).T * [[1], [-1]]
-        rows.append({"reads": name, "accuracy": values[:, 0].mean(), "nats": values[:, 1].mean()})
-        rows[-1] |= {"lost": lost.mean(), "lost_interval": interval(lost, blocks)}
-        rows[-1] |= {"more_nats": more.mean(), "nats_interval": interval(more, blocks)}
+        rows.append({"reads": name, "accuracy": values[:, 0].mean().item(), "nats": values[:, 1].mean().item()})
+        rows[-1] |= {"lost": lost.mean().item(), "lost_interval": interval(lost, blocks)}
+        rows[-1] |= {"more_nats": more.mean().item(), "nats_interval": interval(more, blocks)}
     facts = {"blanks": len(targets), "sentences_without_a_word": len(texts) - len(targets), "num_cut": num_cut}
-    return _table("Blanks: both sides against the left side alone", rows, facts)
+    return Table("Blanks: both sides against the left side alone", rows, facts)
 
 
 def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> Table:
     """Answer "a is to b as c is to ?" by the token whose input embedding is nearest to b - a + c, and by less.
 
-    `c_alone` is the nearest neighbour of c, `random` has two random tokens for a and b. As usual, a, b and c are
-    no answers: rows that ask for one are left out, as are those with a word of several tokens. `with_inputs` is the
-    accuracy of b - a + c when they are, and `is_input` how often it names one then. The interval draws pairs of words,
-    and a row as often as both of its own (Owen 2007: rather wide). (Mikolov et al., arXiv 1301.3781, section 4; Linzen,
-    arXiv 1606.07736: what neighbours alone explain.)
+    `c_alone` is the nearest neighbour of c, `random` has two random tokens for a and b. As usual, a, b and c are no
+    answers: rows that ask for one are left out, and those with a word of several tokens. `with_inputs` is the accuracy
+    when they are, `is_input` how often one is named then. The interval draws pairs of words, a row as often as both of
+    its own (Owen 2007). (Mikolov et al., arXiv 1301.3781, section 4; Linzen, arXiv 1606.07736: what neighbours do.)
     """
     tokenizer, special = model.tokenizer, sorted(model.tokenizer.special_ids)
     encoded = [(section, tokenizer.encode_words(list(words))) for section, words in rows]
@@ -291,21 +286,20 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     lines = []
     for name in [*dict.fromkeys(sections.tolist()), "all"]:
         part = (sections == name) | (name == "all")
-        lines.append({"section": name, "rows": part.sum(), **{key: hits[part].mean() for key, hits in right.items()}})
+        lines.append({"section": name, "rows": int(part.sum()), **{k: x[part].mean().item() for k, x in right.items()}})
     facts = {"left_out": len(rows) - len(known), "by_chance": 1 / (len(others) - 3)}
     pairs = every[:, ::2] * len(table) + every[:, 1::2]
     gain = _gain(right, "offset", ["c_alone"], np.full(len(every), True), pairs)
-    return _table("Analogies on input embeddings", lines, facts | gain)
+    return Table("Analogies on input embeddings", lines, facts | gain)
 
 
 def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
     """Tell whether a sentence follows another one, on pairs of which half do, before and after calibration.
 
-    The other pairs have a random sentence, of the same document and of another one in turn. A line on the log odds
-    (Platt 1999) is fitted on half of the text, and all is scored on the other half. Simple methods are lines on the
-    share of common words and on the cosine of TF-IDF; the better one on the first half is compared. `ece` is the
-    expected calibration error of P(follows) in ten bins (Guo et al., arXiv 1706.04599, section 2), which chance alone
-    makes more than 0. ALBERT's head tells swapped sentences instead.
+    The other pairs have a random sentence, of the same document and of another one in turn. Lines on the log odds
+    (Platt 1999) and on two simple methods, word overlap and the cosine of TF-IDF, are fitted on half of the text, where
+    the better of the two is chosen; the other half is scored. `ece` is the expected calibration error of P(follows) in
+    ten bins (Guo et al., arXiv 1706.04599, section 2), above 0 by chance. ALBERT's head tells swapped sentences.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -345,14 +339,13 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
         hit, p, y = right[test], chances[name][test], follows[test]
         parts = [part for part in (np.minimum(p * 10, 9).astype(int) == np.arange(10)[:, None]) if part.any()]
         bins[name] = [[int(part.sum()), float(p[part].mean()), float(y[part].mean())] for part in parts]
-        rows.append({"probabilities": name, "accuracy": hit.mean(), "interval": interval(hit, groups[test])})
-        rows[-1] |= {kind: right[test & (kind_of == kind)].mean() for kind in np.unique(kind_of[test]).tolist()}
-        rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean()}
+        rows.append({"probabilities": name, "accuracy": hit.mean().item(), "interval": interval(hit, groups[test])})
+        rows[-1] |= {kind: hit[kind_of[test] == kind].mean().item() for kind in np.unique(kind_of[test]).tolist()}
+        rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean().item()}
         rows[-1] |= {"ece": sum(pairs * abs(mean - share) for pairs, mean, share in bins[name]) / len(y)}
-    facts = {"pairs": len(drawn), "test_pairs": len(y), "left_out": len(chosen) - len(drawn), "reliability": bins}
-    facts |= {"num_cut": int(sequences.cut.sum())}
-    gain = _gain(hits, "model, Platt", ("TF-IDF cosine", "word overlap"), test, groups)
-    return _table("Does the second sentence follow the first?", rows, facts | gain)
+    facts = {"pairs": len(drawn), "test_pairs": len(y), "num_cut": int(sequences.cut.sum()), "reliability": bins}
+    facts |= {"left_out": len(chosen) - len(drawn), **_gain(hits, "model, Platt", [*methods][1:], test, groups)}
+    return Table("Does the second sentence follow the first?", rows, facts)
 
 
 def interval(values: Values, groups: Sequence[str] | Values) -> list[float] | None:
@@ -370,12 +363,6 @@ def _gain(right: Mapping[str, Values], name: str, simple: Sequence[str], test: V
     strongest = max(simple, key=lambda one: right[one][~test].sum())
     gain = (right[name] * 1.0 - right[strongest])[test]
     return {"strongest_simple": strongest, "gain": float(gain.mean()), "gain_interval": interval(gain, groups[test])}
-
-
-def _table(title: str, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Table:
-    for row in rows:
-        row |= {key: value.item() for key, value in row.items() if isinstance(value, np.generic)}
-    return Table(title, rows, facts)
 
 
 def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> Values:
@@ -417,5 +404,5 @@ def _lines(path: Path, *, blank: bool = False) -> list[tuple[int, str]]:
     try:
         lines = re.split("\r?\n", path.read_bytes().decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error
+        raise DataError(f"{path} cannot be read as UTF-8 text, and is no folder of a corpus: {error}") from error
     return [(number, line) for number, line in enumerate(lines, start=1) if blank or line.strip()]

@@ -420,7 +420,7 @@ def test_lines_of_a_wrapped_paragraph_are_joined_and_others_are_not(tmp_path: Pa
     assert context.read_text([path]) == [["The bank of the river.", "It is steep.", "A bank of money."]]
     path.write_text("\nThe bank\nThe river. It\n\n")
     assert context.read_text([path]) == [["The bank", "The river.", "It"]]
-    with pytest.raises(DataError, match=r"has no manifest\.json; expected a folder of the corpus stage, or text files"):
+    with pytest.raises(DataError, match="cannot be read as UTF-8 text, and is no folder of a corpus"):
         context.read_text([tmp_path])
 
 
@@ -436,7 +436,7 @@ def test_lines_of_analogies_have_four_words(tmp_path: Path) -> None:
 def test_a_word_needs_sentences_that_have_it(random_model: LoadedModel) -> None:
     with pytest.raises(DataError, match="'bank' is not in 'the banks' as a whole word"):
         context.senses(random_model, "bank", {"a": ["the bank", "the banks"], "b": ["bank", "bank"]})
-    with pytest.raises(DataError, match="of each of two senses; there are a: 2, b: 1 where no letter"):
+    with pytest.raises(DataError, match="of each of two senses, no letter touching it; found: a: 2, b: 1"):
         context.senses(random_model, "bank", {"a": ["the bank", "bank"], "b": ["bank"]})
 
 
