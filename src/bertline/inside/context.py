@@ -1,7 +1,7 @@
 """What context does to a word, measured: senses, WiC, blanks, analogies, next sentences, each next to what is simple.
 
 A text that is too long is cut to the window around its place (`num_cut`). Layer 0 is the output of the embeddings,
-which knows the position of a token but no other token. Intervals are of 95 %.
+which knows the position of a token but no other token. Where there are intervals, they are of 95 %; `senses` has none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertline.corpus.files import paragraphs_of
 from bertline.corpus.sentences.learned import split_sentences
 from bertline.corpus.storage import read_documents
 from bertline.finetuning.encoding import Sequences, assemble, encode_texts, scoring_batches
@@ -35,8 +36,8 @@ _SIMPLE = ("most frequent answer", "static", "other words")
 # forward_in_detail keeps 1,152 * S * (S + 128) bytes of a row of S tokens in BERT-base: scores and probabilities of 144
 # heads, and hidden states, queries, keys and values. A batch may have as much as one row of 512, which is 0.4 GB.
 _ROOM_IN_DETAIL = 512 * (512 + 128)
-_BLOCK = 10
-"""Consecutive sentences that the bootstrap draws together, because neighbours are alike."""
+_BLOCK = 10  # consecutive sentences that the bootstrap draws together, because neighbours are alike
+_MARKS = r"!-/:-@\[-`{-~‘’“”„«»…–—。、"  # not \W: vowel signs of Hindi are no letters to `re`
 
 
 class Table(NamedTuple):
@@ -48,22 +49,26 @@ class Table(NamedTuple):
 
 
 def read_text(paths: Sequence[Path]) -> list[list[str]]:
-    """Return sentences by document: a text file is one document; a corpus folder gives its validation split."""
+    """Return sentences by document: a text file (blank lines, if any, divide paragraphs), or a corpus's validation."""
     documents = []
     for path in paths:
-        if path.is_dir():
+        if (path / "manifest.json").is_file():
             documents += [list(document.sentences) for document in read_documents(path, "validation")]
         else:
-            documents.append([part for _, line in _lines(path) for part in split_sentences(" ".join(line.split()))])
+            lines = [line.strip() for _, line in _lines(path, blank=True)]
+            texts = paragraphs_of(lines) if "\n\n" in "\n".join(lines).strip() else filter(None, lines)
+            documents.append([part for text in texts for part in split_sentences(" ".join(text.split()))])
     return documents
 
 
 def read_analogies(path: Path) -> list[tuple[str, list[str]]]:
     """Return section and words of lines of four words; `: NAME` begins a section."""
     section, rows = "", []
-    for _, line in _lines(path):
+    for number, line in _lines(path):
         section = line[1:].strip() if line.startswith(":") else section
         rows += [] if line.startswith(":") else [(section, line.split())]
+        if rows and len(rows[-1][1]) != 4:
+            raise DataError(f"{path}:{number} needs four words with spaces between, or `: NAME` of a section: {line!r}")
     return rows
 
 
@@ -75,9 +80,9 @@ def whole_word(word: str, endings: str = "") -> re.Pattern[str]:
 def read_wic(path: Path) -> list[WicRow]:
     """Read `dev.data.txt` of WiC and, next to it, `dev.gold.txt` (Pilehvar and Camacho-Collados, arXiv 1808.09121).
 
-    A line has the word, its part of speech, its places `i-j` in the two sentences (from 0, spaces divide words) and the
-    sentences, with tabs between; the same line of the other file has T or F. A row with a place that is outside is an
-    error. One with the place of another word is left out with a warning: WiC itself has such a row.
+    A line has the word, its part of speech, its places `i-j` in the two sentences (from 0, spaces divide words; marks
+    around one are left out) and the sentences, with tabs between; the same line of the other file has T or F. A place
+    that is outside is an error. A row with that of another word is left out with a warning: WiC itself has one.
     """
     if not path.name.endswith("data.txt"):
         raise DataError(f"{path} needs a name that ends in data.txt, and its answers stand next to it in gold.txt.")
@@ -87,8 +92,8 @@ def read_wic(path: Path) -> list[WicRow]:
     for (number, line), (_, answer) in zip(lines, gold, strict=True):
         try:
             word, _, numbers, *two = line.split("\t")
-            tokens = [[*re.finditer(r"\S+", text)] for text in two]
-            first, second = (each[int(at)].span() for each, at in zip(tokens, numbers.split("-"), strict=True))
+            tokens = [[*re.finditer(rf"[{_MARKS}]*(\S*[^\s{_MARKS}]|\S)\S*", text)] for text in two]
+            first, second = (each[int(at)].span(1) for each, at in zip(tokens, numbers.split("-"), strict=True))
             same = {"T": True, "F": False}[answer.strip()]
         except (ValueError, KeyError, IndexError) as error:
             raise DataError(
@@ -151,17 +156,17 @@ def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]
         occurrences += [(text, match.span(), sense, number) for match in matches]
     if len(sentences) < 2 or min(map(len, sentences.values())) < 2:
         counts = ", ".join(f"{sense}: {len(own)}" for sense, own in sentences.items())
-        raise DataError(f"{word!r} needs two sentences or more of each of two senses; there are {counts or 'none'}.")
+        raise DataError(f"{word!r} needs two sentences of each of two senses, no letter touching it; found: {counts}.")
     texts, spans, labels, numbers = zip(*occurrences, strict=True)
     (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
     alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
     for name, states in vectors.items():
         similarity = _unit(states) @ _unit(states).T
         right = label[np.where(apart, similarity, -np.inf).argmax(1)] == label
-        within, between = similarity[alike & apart].mean(), similarity[~alike].mean()
-        rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean()})
+        within, between = similarity[alike & apart].mean().item(), similarity[~alike].mean().item()
+        rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean().item()})
     rows[0]["accuracy"] = Counter(labels).most_common(1)[0][1] / len(labels)
-    return _table(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
+    return Table(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
 
 
 def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] = ()) -> Table:
@@ -185,14 +190,13 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
         right[name] = (cosine >= thresholds[best]) == same
     table = []
     for name, hits in right.items():
-        table.append({"vectors": name, "where_chosen": hits[~test].mean(), "test": hits[test].mean()})
+        table.append({"vectors": name, "where_chosen": hits[~test].mean().item(), "test": hits[test].mean().item()})
         table[-1]["interval"] = interval(hits[test], word[test])
     layers = [name for name in right if name not in _SIMPLE]
-    chosen, simple = (max(names, key=lambda name: right[name][~test].mean()) for names in (layers, _SIMPLE))
-    gain = right[chosen][test] * 1.0 - right[simple][test]
+    chosen = max(layers, key=lambda name: right[name][~test].mean())
     facts = {"rows": int((~test).sum()), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
-    choice = {"chosen": chosen, "strongest_simple": simple, **_gain(gain, word[test])}
-    return _table("WiC: the same sense?", table, facts | choice)
+    facts |= {"chosen": chosen} | _gain(right, chosen, _SIMPLE, test, word)
+    return Table("WiC: the same sense?", table, facts)
 
 
 def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
@@ -239,27 +243,27 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
     rows = []
     for name, values in scores.items():
         lost, more = (scores["both sides"] - values).T * [[1], [-1]]
-        rows.append({"reads": name, "accuracy": values[:, 0].mean(), "nats": values[:, 1].mean()})
-        rows[-1] |= {"lost": lost.mean(), "lost_interval": interval(lost, blocks)}
-        rows[-1] |= {"more_nats": more.mean(), "more_nats_interval": interval(more, blocks)}
+        rows.append({"reads": name, "accuracy": values[:, 0].mean().item(), "nats": values[:, 1].mean().item()})
+        rows[-1] |= {"lost": lost.mean().item(), "lost_interval": interval(lost, blocks)}
+        rows[-1] |= {"more_nats": more.mean().item(), "nats_interval": interval(more, blocks)}
     facts = {"blanks": len(targets), "sentences_without_a_word": len(texts) - len(targets), "num_cut": num_cut}
-    return _table("Blanks: both sides against the left side alone", rows, facts)
+    return Table("Blanks: both sides against the left side alone", rows, facts)
 
 
 def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> Table:
     """Answer "a is to b as c is to ?" by the token whose input embedding is nearest to b - a + c, and by less.
 
-    `c_alone` is the nearest neighbour of c, `random_pair` has two random tokens for a and b. As usual, a, b and c are
-    no answers; `inputs_allowed` is the accuracy of b - a + c when they are, and `answers_input` how often it names one
-    of them then. Rows with a word of several tokens are left out. (Mikolov et al., arXiv 1301.3781, section 4; Linzen,
-    arXiv 1606.07736: what neighbours alone explain.)
+    `c_alone` is the nearest neighbour of c, `random` has two random tokens for a and b. As usual, a, b and c are no
+    answers: rows that ask for one are left out, and those with a word of several tokens. `with_inputs` is the accuracy
+    when they are, `is_input` how often one is named then. The interval draws pairs of words, a row as often as both of
+    its own (Owen 2007). (Mikolov et al., arXiv 1301.3781, section 4; Linzen, arXiv 1606.07736: what neighbours do.)
     """
     tokenizer, special = model.tokenizer, sorted(model.tokenizer.special_ids)
     encoded = [(section, tokenizer.encode_words(list(words))) for section, words in rows]
     known = [(section, np.ravel(ids)) for section, ids in encoded if [*map(len, ids)] == [1] * 4]
-    known = [(section, ids) for section, ids in known if not np.isin(ids, special).any()]
+    known = [(name, ids) for name, ids in known if not np.isin(ids, special).any() and ids[3] not in ids[:3]]
     if not known:
-        raise DataError(f"none of the {len(rows)} analogies has four words that are one token each in this vocabulary.")
+        raise DataError(f"none of the {len(rows)} analogies has four words of one token each, the last one new.")
     table = _unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
     sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
     others = np.setdiff1d(np.arange(len(table)), special)
@@ -277,85 +281,88 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     offset = table[b] - table[a] + table[c]
     free = answers(offset, every[:, :0])
     right = {"offset": answers(offset) == wanted, "c_alone": answers(table[c]) == wanted}
-    right |= {"random_pair": answers(table[y] - table[x] + table[c]) == wanted, "inputs_allowed": free == wanted}
-    right["answers_input"] = (free[:, None] == every[:, :3]).any(1)
+    right |= {"random": answers(table[y] - table[x] + table[c]) == wanted, "with_inputs": free == wanted}
+    right["is_input"] = (free[:, None] == every[:, :3]).any(1)
     lines = []
     for name in [*dict.fromkeys(sections.tolist()), "all"]:
         part = (sections == name) | (name == "all")
-        lines.append({"section": name, "rows": part.sum(), **{key: hits[part].mean() for key, hits in right.items()}})
+        lines.append({"section": name, "rows": int(part.sum()), **{k: x[part].mean().item() for k, x in right.items()}})
     facts = {"left_out": len(rows) - len(known), "by_chance": 1 / (len(others) - 3)}
-    gain = _gain(right["offset"] * 1.0 - right["c_alone"], [f"{one} {other}" for *_, one, other in every])
-    return _table("Analogies on input embeddings", lines, facts | gain)
+    pairs = every[:, ::2] * len(table) + every[:, 1::2]
+    gain = _gain(right, "offset", ["c_alone"], np.full(len(every), True), pairs)
+    return Table("Analogies on input embeddings", lines, facts | gain)
 
 
 def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
     """Tell whether a sentence follows another one, on pairs of which half do, before and after calibration.
 
-    The other pairs have a random sentence, of the same document and of another one in turn. A line on the log odds
-    (Platt 1999) is fitted on half of the text, and everything is scored on the other half. The simple method is a line
-    on the share of words that both have. `ece` is the expected calibration error of P(follows) in ten bins (Guo et al.,
-    arXiv 1706.04599, section 2), which chance alone makes more than 0. ALBERT's head tells swapped sentences instead.
+    The other pairs have a random sentence, of the same document and of another one in turn. Lines on the log odds
+    (Platt 1999) and on two simple methods, word overlap and the cosine of TF-IDF, are fitted on half of the text, where
+    the better of the two is chosen; the other half is scored. `ece` is the expected calibration error of P(follows) in
+    ten bins (Guo et al., arXiv 1706.04599, section 2), above 0 by chance. ALBERT's head tells swapped sentences.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
     model.next_sentence("a", "b")  # raises without the head
     documents = [document for document in documents if document]
-    chosen = _sample(documents, most, seed, ahead=1)
-    test = _second_half(groups := np.array([f"{d}/{s // _BLOCK}" for d, s in chosen]))
-    if min(halves := np.bincount(test, minlength=2).tolist()) < _BLOCK or len(chosen) < 4 * _BLOCK:
-        raise DataError(f"the text has {len(chosen)} pairs of sentences, {halves} in halves; expected 40, 10 in each.")
-    random, firsts, seconds, kinds = generator(seed, "pairs"), [documents[d][s] for d, s in chosen], [], []
-    numbers = np.argsort(np.argsort(test, kind="stable"))  # half by half: each has pairs that follow, and others
-    for number, (d, s) in zip(numbers, chosen, strict=True):
-        kind, pool = "follows", [documents[d][s + 1]]
-        if number % 2:
-            kind, pool = "same document", [*documents[d][:s], *documents[d][s + 2 :]]
+    chosen, random, drawn = _sample(documents, most, seed, ahead=1), generator(seed, "pairs"), []
+    halves = _second_half(blocks := np.array([f"{d}/{s // _BLOCK}" for d, s in chosen]))
+    numbers = np.argsort(np.argsort(halves, kind="stable"))  # half by half: each has pairs that follow, and others
+    for number, (d, s), block, half in zip(numbers, chosen, blocks, halves, strict=True):
+        kind, pool = "follows", [follower := documents[d][s + 1]]
+        if number % 2:  # the same text elsewhere would be a right answer that counts as wrong
+            kind, pool = "same_doc", [text for text in (*documents[d][:s], *documents[d][s + 2 :]) if text != follower]
             if len(documents) > 1 and (number % 4 == 1 or not pool):
-                kind, pool = "other document", [*documents[d - int(random.integers(1, len(documents)))]]
-        kinds.append(kind)
-        seconds.append(pool[int(random.integers(len(pool)))])
+                kind, other = "other_doc", documents[d - int(random.integers(1, len(documents)))]
+                pool = [text for text in other if text != follower]
+        if pool:
+            drawn.append((documents[d][s], pool[int(random.integers(len(pool)))], kind, block, half))
+    counts = np.bincount([2 * half + (kind == "follows") for *_, kind, _, half in drawn], minlength=4).tolist()
+    if min(counts) < _BLOCK // 2 or len(drawn) < 4 * _BLOCK:
+        raise DataError(f"{counts[1::2]} pairs follow by half, {counts[::2]} do not; expected 5 of each, 40 in all.")
+    firsts, seconds, *columns = zip(*drawn, strict=True)
+    kind_of, groups, test = map(np.array, columns)
     sequences = encode_texts(firsts, seconds, model.tokenizer, max_length=model.max_length)
     logits = _computed(model, sequences, lambda _, *inputs: model.model(*inputs, inputs[0][:, :1] * 0).nsp_logits)
     log_odds = logits[:, 0] - logits[:, 1].astype(float)  # class 0 is the next segment
     bags = [[{*re.findall(r"\w+", text.lower())} for text in pair] for pair in zip(firsts, seconds, strict=True)]
     shared = np.array([len(first & second) / max(len(first | second), 1) for first, second in bags])
-    kind_of, follows, rows, bins = np.array(kinds), np.array(kinds) == "follows", [], {}
-    platt, overlap = (
-        LogisticRegression(C=1e6).fit(values[~test, None], follows[~test]).predict_proba(values[:, None])[:, 1]
-        for values in (log_odds, shared)
-    )
-    chances = {"model": 1 / (1 + np.exp(-log_odds)), "model, Platt": platt, "word overlap": overlap}
-    for name, chance in chances.items():
-        right, p, y = (chance >= 0.5) == follows, chance[test], follows[test]
+    tf_idf = TfidfVectorizer(token_pattern=r"\w+|\S").fit(text for each in documents for text in each).transform
+    alike = np.asarray(tf_idf(firsts).multiply(tf_idf(seconds)).sum(1)).ravel()
+    methods = {"model, Platt": log_odds, "word overlap": shared, "TF-IDF cosine": alike}
+    follows, rows, line = kind_of == "follows", [], LogisticRegression(C=1e6).fit
+    chances = {"model": 1 / (1 + np.exp(-log_odds))}
+    chances |= {k: line(x[~test, None], follows[~test]).predict_proba(x[:, None])[:, 1] for k, x in methods.items()}
+    hits, bins = {name: (chance >= 0.5) == follows for name, chance in chances.items()}, dict[str, Any]()
+    for name, right in hits.items():
+        hit, p, y = right[test], chances[name][test], follows[test]
         parts = [part for part in (np.minimum(p * 10, 9).astype(int) == np.arange(10)[:, None]) if part.any()]
         bins[name] = [[int(part.sum()), float(p[part].mean()), float(y[part].mean())] for part in parts]
-        rows.append({"probabilities": name, "accuracy": right[test].mean()})
-        rows[-1] |= {"interval": interval(right[test], groups[test])}
-        rows[-1] |= {kind: right[test & (kind_of == kind)].mean() for kind in np.unique(kind_of[test]).tolist()}
-        rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean()}
+        rows.append({"probabilities": name, "accuracy": hit.mean().item(), "interval": interval(hit, groups[test])})
+        rows[-1] |= {kind: hit[kind_of[test] == kind].mean().item() for kind in np.unique(kind_of[test]).tolist()}
+        rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean().item()}
         rows[-1] |= {"ece": sum(pairs * abs(mean - share) for pairs, mean, share in bins[name]) / len(y)}
-    gain = ((platt >= 0.5) == follows) * 1.0 - ((overlap >= 0.5) == follows)
-    facts = {"pairs": len(chosen), "test_pairs": len(y), "num_cut": int(sequences.cut.sum()), "reliability": bins}
-    return _table("Does the second sentence follow the first?", rows, facts | _gain(gain[test], groups[test]))
+    facts = {"pairs": len(drawn), "test_pairs": len(y), "num_cut": int(sequences.cut.sum()), "reliability": bins}
+    facts |= {"left_out": len(chosen) - len(drawn), **_gain(hits, "model, Platt", [*methods][1:], test, groups)}
+    return Table("Does the second sentence follow the first?", rows, facts)
 
 
-def interval(values: Values, groups: Sequence[str] | Values) -> list[float]:
-    """Return the 95 % interval of a mean, by the bootstrap over groups of values."""
-    group = np.unique(groups, return_inverse=True)[1]
-    sums, sizes = np.bincount(group, values), np.bincount(group)
-    drawn = generator(0, "interval").integers(len(sums), size=(1000, len(sums)))
-    bounds = np.quantile(sums[drawn].sum(1) / sizes[drawn].sum(1), [0.025, 0.975])
-    return [round(float(bound), 4) for bound in bounds]
+def interval(values: Values, groups: Sequence[str] | Values) -> list[float] | None:
+    """Return the 95 % interval of a mean by a bootstrap of groups ([n], or [n, 2]: both drawn); None for under ten."""
+    names, group = np.unique(groups, return_inverse=True)
+    if len(names) < 10:
+        return None
+    draws = generator(0, "interval").integers(len(names), size=(1000, len(names)))
+    counts = (np.bincount(drawn, minlength=len(names))[group.reshape(len(values), -1)].prod(1) for drawn in draws)
+    bounds = np.quantile([count @ values / count.sum() for count in counts if count.any()], [0.025, 0.975])
+    return [round(float(bound), 3) for bound in bounds]
 
 
-def _gain(difference: Values, groups: Sequence[str] | Values) -> dict[str, Any]:
-    return {"gain": float(difference.mean()), "gain_interval": interval(difference, groups)}
-
-
-def _table(title: str, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Table:
-    for row in rows:
-        row |= {key: value.item() for key, value in row.items() if isinstance(value, np.generic)}
-    return Table(title, rows, facts)
+def _gain(right: Mapping[str, Values], name: str, simple: Sequence[str], test: Values, groups: Any) -> dict[str, Any]:
+    strongest = max(simple, key=lambda one: right[one][~test].sum())
+    gain = (right[name] * 1.0 - right[strongest])[test]
+    return {"strongest_simple": strongest, "gain": float(gain.mean()), "gain_interval": interval(gain, groups[test])}
 
 
 def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> Values:
@@ -392,9 +399,10 @@ def _unit(vectors: Values) -> Values:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def _lines(path: Path) -> list[tuple[int, str]]:
-    """Return the lines that are not blank, with their numbers from 1."""
+def _lines(path: Path, *, blank: bool = False) -> list[tuple[int, str]]:
+    """Return the lines that are not blank, or all, with their numbers from 1."""
     try:
-        return [(at, line) for at, line in enumerate(path.read_text("utf-8-sig").split("\n"), start=1) if line.strip()]
+        lines = re.split("\r?\n", path.read_bytes().decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as UTF-8 text: {error}") from error
+        raise DataError(f"{path} cannot be read as UTF-8 text, and is no folder of a corpus: {error}") from error
+    return [(number, line) for number, line in enumerate(lines, start=1) if blank or line.strip()]

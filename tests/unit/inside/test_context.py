@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,7 +109,7 @@ def test_wic_chooses_the_layer_that_knows_and_scores_it_on_other_words(reader_of
     measured = context.wic(reader_of_neighbour(-1), rows)
     table, facts = by(measured, "vectors"), measured.facts
     assert (facts["rows"], facts["test_rows"], facts["chosen"], facts["gain"]) == (16, 16, "layer 1", 0.5)
-    assert table["layer 1"]["test"] == 1 and table["layer 1"]["interval"] == [1, 1]
+    assert table["layer 1"]["test"] == 1 and table["layer 1"]["interval"] is None  # one word is no sample of words
     assert [table[name]["test"] for name in ("most frequent answer", "static", "other words", "layer 0")] == [0.5] * 4
     # With rows of its own to be scored on, a word may be in both; their answers play no part in the choice.
     swapped = [(*row[:3], not row[3]) for row in rows]
@@ -135,7 +137,7 @@ def test_wic_compares_with_the_simple_method_that_was_best_where_all_is_chosen(r
 def test_who_reads_the_right_neighbour_loses_all_without_it_and_who_reads_the_left_one_nothing(
     reader_of_neighbour,
 ) -> None:
-    documents = [[f"{word} {word}" for word in ("river", "money", "bank", "plant")] * 20]
+    documents = [[f"{word} {word}" for word in ("river", "money", "bank", "plant")] * 30]
     right = by(context.blanks(reader_of_neighbour(1), documents), "reads")
     assert 0.35 < right["both sides"]["accuracy"] < 0.65  # the first of the two words
     # Where no token is behind the blank at all, its attention is uniform, which finds the copy at the left.
@@ -149,8 +151,8 @@ def test_who_reads_the_right_neighbour_loses_all_without_it_and_who_reads_the_le
     for name in ("left, [SEP]", "left", "left, [MASK]s"):
         # Only the second of the two words has its copy at the left.
         assert left[name]["lost"] == 0 and left[name]["more_nats"] == pytest.approx(0, abs=1e-5)
-    # Each of the four words is 39 of the other 159; the mass of unseen words is that of one.
-    expected = -np.log((1 - 1 / 160) * 39 / 159 + 1 / 160 / (len(tiny.SPECIAL) + len(WORDS)))
+    # Each of the four words is 59 of the other 239; the mass of unseen words is that of one.
+    expected = -np.log((1 - 1 / 240) * 59 / 239 + 1 / 240 / (len(tiny.SPECIAL) + len(WORDS)))
     assert left["unigram"]["nats"] == pytest.approx(expected)
     assert left["unigram"]["accuracy"] == pytest.approx(0.25, abs=0.1)
 
@@ -207,8 +209,9 @@ def test_a_batch_keeps_no_more_in_memory_than_one_row_of_512_tokens(tmp_path: Pa
 def test_analogies_are_those_of_a_naive_search(random_model: LoadedModel) -> None:
     words = [word for word in random_model.tokenizer.vocab if word not in tiny.SPECIAL]
     random = np.random.default_rng(0)
-    rows = [(f"part {number % 2}", [*random.choice(words[:5], 4)]) for number in range(40)]
-    measured = context.analogies(random_model, [*rows, ("", ["banks", "the", "bank", "river"])])
+    drawn = [(f"part {number % 2}", [*random.choice(words[:5], 4)]) for number in range(80)]
+    rows = [(section, four) for section, four in drawn if four[3] not in four[:3]]
+    measured = context.analogies(random_model, [*drawn, ("", ["banks", "the", "bank", "river"])])
     table = dict(zip(words, random_model.encoder.word_embeddings.detach().numpy()[5:], strict=True))
     unit = {word: vector / np.linalg.norm(vector) for word, vector in table.items()}
 
@@ -217,20 +220,23 @@ def test_analogies_are_those_of_a_naive_search(random_model: LoadedModel) -> Non
 
     offsets = [(unit[b] - unit[a] + unit[c], [a, b, c], d) for _, (a, b, c, d) in rows]
     part = by(measured, "section")
-    assert part["all"]["rows"] == 40 and measured.facts["left_out"] == 1
+    assert 20 < part["all"]["rows"] == len(rows) and measured.facts["left_out"] == 81 - len(rows)
     assert measured.facts["by_chance"] == pytest.approx(1 / (len(words) - 3))
-    for name, chosen in (("all", slice(None)), ("part 1", slice(1, None, 2))):
-        answered = offsets[chosen]
+    of_one = [number for number, (section, _) in enumerate(rows) if section == "part 1"]
+    for name, chosen in (("all", range(len(rows))), ("part 1", of_one)):
+        answered = [offsets[number] for number in chosen]
         assert part[name]["offset"] == np.mean([nearest(query, excluded) == d for query, excluded, d in answered])
-        assert part[name]["inputs_allowed"] == np.mean([nearest(query, []) == d for query, _, d in answered])
-        assert part[name]["answers_input"] == np.mean(
-            [nearest(query, []) in excluded for query, excluded, _ in answered]
-        )
+        assert part[name]["with_inputs"] == np.mean([nearest(query, []) == d for query, _, d in answered])
+        assert part[name]["is_input"] == np.mean([nearest(query, []) in excluded for query, excluded, _ in answered])
         assert part[name]["c_alone"] == np.mean(
             [nearest(unit[excluded[2]], excluded) == d for _, excluded, d in answered]
         )
-    with pytest.raises(DataError, match="none of the 1 analogies"):
-        context.analogies(random_model, [("", ["banks", "the", "bank", "river"])])
+    for asked in (
+        ["banks", "the", "bank", "river"],
+        ["the", "bank", "the", "bank"],
+    ):  # no token; an input as the answer
+        with pytest.raises(DataError, match="none of the 1 analogies"):
+            context.analogies(random_model, [("", asked)])
 
 
 def test_a_planted_offset_answers_where_the_neighbour_alone_does_not(random_model: LoadedModel) -> None:
@@ -267,35 +273,78 @@ def test_next_sentences_are_scored_by_kind_and_calibrated_on_the_other_half(foll
     documents = [[f"{word} the" for word in words[start : start + 40]] for start in range(0, 400, 40)]
     measured = context.next_sentences(follower, documents)
     rows = by(measured, "probabilities")
-    raw, platt, overlap = rows["model"], rows["model, Platt"], rows["word overlap"]
-    for kind in ("accuracy", "follows", "same document", "other document"):
+    raw, platt, overlap, tf_idf = (rows[name] for name in ("model", "model, Platt", "word overlap", "TF-IDF cosine"))
+    for kind in ("accuracy", "follows", "same_doc", "other_doc"):
         assert raw[kind] == platt[kind] == pytest.approx(0.8, abs=0.12)
     assert raw["ece"] == pytest.approx(0.2, abs=0.05) and platt["ece"] < 0.06
     assert platt["nats"] == pytest.approx(0.5, abs=0.08) and raw["nats"] > 1.2
-    assert overlap["accuracy"] == pytest.approx(0.5, abs=0.1)  # every pair has the same word in common
+    for simple in (overlap, tf_idf):  # every pair has the same word in common
+        assert simple["accuracy"] == pytest.approx(0.5, abs=0.1)
     assert measured.facts["gain_interval"][0] > 0.15
     assert sum(pairs for pairs, *_ in measured.facts["reliability"]["model"]) == measured.facts["test_pairs"]
 
 
 def test_next_sentences_need_pairs_of_both_answers_in_both_halves(random_model: LoadedModel) -> None:
     two = ["the bank", "the river"]
-    for documents in ([], [["the bank"]] * 50, [two] * 9, [two] * 5, [["the bank"] * 40], [two] * 39):
-        pairs = sum(len(document) - 1 for document in documents)
-        with pytest.raises(DataError, match=f"has {pairs} pairs of sentences, .* expected 40, 10 in each"):
+    for documents in ([], [["the bank"]] * 50, [two] * 9, [two] * 5, [two] * 39):
+        halves = sum(len(document) - 1 for document in documents)
+        with pytest.raises(DataError, match="expected 5 of each, 40 in all") as raised:
             context.next_sentences(random_model, documents)
-    with pytest.raises(DataError, match=r"has 41 pairs of sentences, \[32, 9\] in halves"):  # of blocks of 10, 5 and 1
-        context.next_sentences(random_model, [["the bank"] * 36, *[two] * 6])
-    for documents in ([two] * 40, [["the bank"] * 41], [["the bank"] * 21, *[two] * 20]):
+        assert sum(map(int, re.findall(r"\d+", str(raised.value).split(";")[0]))) == halves
+    # Nothing but the sentence that follows: there is no other one.
+    with pytest.raises(DataError, match=r"\[25, 25\] pairs follow by half, \[0, 0\] do not"):
+        context.next_sentences(random_model, [["the bank"] * 101])
+    with pytest.raises(DataError, match=r"\[16, 5\] pairs follow by half, \[16, 4\] do not"):  # blocks of 10, 5 and 1
+        context.next_sentences(random_model, [["the bank", "the money"] * 18, *[two] * 6])
+    for documents in ([two] * 40, [["the bank", "the river"] * 21], [["a", "b", "c"] * 7, *[two] * 21]):
         for seed in range(5):
             rows = by(context.next_sentences(random_model, documents, seed=seed), "probabilities")
             assert {"follows", "nats", "ece"} <= rows["model"].keys()  # and none is NaN
 
 
 def test_chances_are_those_of_next_sentence(random_model: LoadedModel) -> None:
-    measured = context.next_sentences(random_model, [["The river.", "The river."] * 30])
-    (((_, mean, _),),) = (measured.facts["reliability"]["model"],)
-    assert mean == pytest.approx(random_model.next_sentence("The river.", "The river."), abs=1e-5)
-    assert "other document" not in measured.rows[0]
+    measured = context.next_sentences(random_model, [["The river.", "The bank."] * 30])
+    found = sum(number * mean for number, mean, _ in measured.facts["reliability"]["model"])
+    one, other = "The river.", "The bank."
+    asked = [random_model.next_sentence(*pair) for pair in ((one, other), (other, one), (one, one), (other, other))]
+    number, every = measured.facts["test_pairs"], itertools.product(range(measured.facts["test_pairs"] + 1), repeat=3)
+    sums = [np.dot((*three, number - sum(three)), asked) for three in every if sum(three) <= number]
+    assert min(abs(found - one) for one in sums) < 1e-4 and "other_doc" not in measured.rows[0]
+
+
+def test_a_random_sentence_is_never_the_text_that_follows(random_model: LoadedModel, monkeypatch) -> None:
+    asked: list[tuple[str, str]] = []
+    encode = context.encode_texts
+
+    def seen(firsts: Any, seconds: Any, *others: Any, **more: Any) -> Any:
+        asked.extend(zip(firsts, seconds, strict=True))
+        return encode(firsts, seconds, *others, **more)
+
+    monkeypatch.setattr(context, "encode_texts", seen)
+    follower = {"a": "b", "b": "a", "c": "d", "d": "c", "e": "e"}
+    measured = context.next_sentences(random_model, [["a", "b"] * 20, ["c", "d"] * 20, ["e"] * 40])
+    assert len(asked) == measured.facts["pairs"] == 117 and measured.facts["left_out"] == 0
+    assert sum(second == follower[first] for first, second in asked) == 59
+    # Where the other document has no other text either, the pair is left out.
+    facts = context.next_sentences(random_model, [["e"] * 30, *[["a", "b"]] * 20, ["e"] * 31]).facts
+    assert facts["left_out"] > 0 and facts["pairs"] + facts["left_out"] == 79
+
+
+def test_the_simple_method_that_was_best_on_the_first_half_is_compared(follower: LoadedModel, tmp_path) -> None:
+    words = [f"w{number}" for number in range(120)]
+    tiny.write_vocabulary(tmp_path, (*words, "of", "the", "and"))
+    follower.tokenizer = type(follower.tokenizer).load(tmp_path)
+    # Neighbours share a rare word; others may share as many frequent ones, which only TF-IDF sees through.
+    common = ("of", "the", "and")
+    sentences = [
+        f"{one} {other} {common[at % 3]} {common[at // 3 % 3]}"
+        for at, (one, other) in enumerate(itertools.pairwise(words))
+    ]
+    measured = context.next_sentences(follower, [sentences])
+    rows = by(measured, "probabilities")
+    assert measured.facts["strongest_simple"] == "TF-IDF cosine"
+    assert rows["TF-IDF cosine"]["accuracy"] > 0.95 > rows["word overlap"]["accuracy"]
+    assert measured.facts["gain"] == pytest.approx(rows["model, Platt"]["accuracy"] - rows["TF-IDF cosine"]["accuracy"])
 
 
 def test_what_a_model_without_heads_cannot_do_is_said(tmp_path: Path) -> None:
@@ -312,6 +361,11 @@ def test_an_interval_knows_that_values_of_a_group_are_not_independent() -> None:
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
     low, high = context.interval(np.repeat(values[:40], 10), np.repeat(np.arange(40), 10).astype(str))
     assert high - low == pytest.approx(2 * 1.96 * values[:40].std() / np.sqrt(40), rel=0.15)
+    # Each with each: a value is the sum of what its two groups have, and its mean varies as that of 2 * 40 such.
+    pairs = np.array([*itertools.permutations(range(40), 2)])
+    low, high = context.interval(values[pairs].sum(1), pairs)
+    assert high - low == pytest.approx(2 * 1.96 * 2 * values[:40].std() / np.sqrt(40), rel=0.15)
+    assert context.interval(values[:90], np.repeat(np.arange(9), 10)) is None  # nine groups are too few
 
 
 def write_wic(folder: Path, *lines: str, gold: str = "T\nF\n") -> Path:
@@ -325,6 +379,12 @@ def test_rows_of_wic_are_read_and_damaged_ones_named(tmp_path: Path, caplog: pyt
     rows = context.read_wic(write_wic(tmp_path, "bank\tN\t1-2\tThe banks , the bank\tA  steep bank", went))
     assert rows[0] == ("bank", ("The banks , the bank", "A  steep bank"), ((4, 9), (9, 13)), True)
     assert rows[1][2:] == (((3, 7), (0, 2)), False)
+    marked = 'bank\tN\t2-0\tAt the "bank".\t(Bank-) -- s', "go\tV\t1-0\tHe _went_!\tgo\x85on"
+    rows = context.read_wic(write_wic(tmp_path, *marked))
+    assert [[text[slice(*span)] for text, span in zip(*row[1:3], strict=True)] for row in rows] == [
+        ["bank", "Bank"],
+        ["went", "go"],
+    ]
     for wrong in ("bank\tN\t1-9\tThe bank\tA bank", "bank\tN\t1\tThe bank\tA bank", "bank\tN\t0-1\tThe bank", "bank"):
         with pytest.raises(DataError, match=r"dev\.data\.txt:2 needs word, part of speech, places inside"):
             context.read_wic(write_wic(tmp_path, went, wrong))
@@ -353,10 +413,30 @@ def test_files_of_wic_are_found_by_the_end_of_their_names(tmp_path: Path) -> Non
             context.read_wic(tmp_path / f"{name}.data.txt")
 
 
+def test_lines_of_a_wrapped_paragraph_are_joined_and_others_are_not(tmp_path: Path) -> None:
+    (path := tmp_path / "text.txt").write_bytes(
+        b"The bank of\r\nthe river. It\nis steep.\r\n \nA bank\xc2\x85of money.\n"
+    )
+    assert context.read_text([path]) == [["The bank of the river.", "It is steep.", "A bank of money."]]
+    path.write_text("\nThe bank\nThe river. It\n\n")
+    assert context.read_text([path]) == [["The bank", "The river.", "It"]]
+    with pytest.raises(DataError, match="cannot be read as UTF-8 text, and is no folder of a corpus"):
+        context.read_text([tmp_path])
+
+
+def test_lines_of_analogies_have_four_words(tmp_path: Path) -> None:
+    (path := tmp_path / "analogies.txt").write_text(": one\na b c d\n\n: two\ne f g h\n")
+    assert context.read_analogies(path) == [("one", ["a", "b", "c", "d"]), ("two", ["e", "f", "g", "h"])]
+    for wrong in ("a b c", "a b c d e"):
+        path.write_text(f": one\na b c d\n\n{wrong}\n")
+        with pytest.raises(DataError, match=r"analogies\.txt:4 needs four words"):
+            context.read_analogies(path)
+
+
 def test_a_word_needs_sentences_that_have_it(random_model: LoadedModel) -> None:
     with pytest.raises(DataError, match="'bank' is not in 'the banks' as a whole word"):
         context.senses(random_model, "bank", {"a": ["the bank", "the banks"], "b": ["bank", "bank"]})
-    with pytest.raises(DataError, match="of each of two senses; there are a: 2, b: 1"):
+    with pytest.raises(DataError, match="of each of two senses, no letter touching it; found: a: 2, b: 1"):
         context.senses(random_model, "bank", {"a": ["the bank", "bank"], "b": ["bank"]})
 
 
@@ -365,12 +445,13 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
 ) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("The bank. The river bank.\n\n" * 20)
-    (tmp_path / "analogies.txt").write_text(": rest\nthe river money bank\n")
+    (tmp_path / "analogies.txt").write_text(": gram1-adjective-to-adverb\nthe river money bank\n")
     texts, folder = [str(tmp_path / name) for name in ("a.txt", "b.txt")], str(tmp_path / "random")
     command(["--model", folder, "--text", *texts, "--analogies", str(tmp_path / "analogies.txt")])
     printed = capsys.readouterr().out
-    for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "rest"):
+    for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "gram1", "gain_interval -"):
         assert shown in printed
+    assert max(map(len, printed.split("\n\n", 1)[1].splitlines())) <= 80
     figures = tmp_path / "new" / "figures.json"
     command(["--model", folder, "--word", "bank", "--text", *texts, "--out", str(figures)])
     assert "Senses of 'bank'" in capsys.readouterr().out
@@ -378,8 +459,18 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
     (table,) = kept["tables"]
     assert kept["model"] == folder
     assert (table["title"], len(table["rows"]), table["facts"]["places"]) == ("Senses of 'bank'", 5, 80)
-    with pytest.raises(MachineError, match="cannot be written"):  # said before anything is read
-        command(["--model", folder, "--text", "no such file", "--out", str(tmp_path / "a.txt" / "figures.json")])
+    with pytest.raises(MachineError, match="cannot be written"):  # said before anything is measured
+        command(["--model", folder, "--text", *texts, "--out", str(tmp_path / "a.txt" / "figures.json")])
+    assert not capsys.readouterr().out
+    with pytest.raises(DataError, match="cannot be read"):  # all files are read first
+        command(["--model", folder, "--text", *texts, "--analogies", "no such file"])
+    assert not capsys.readouterr().out
+    with pytest.raises(DataError, match="needs two sentences"):  # the tables before are kept
+        command(["--model", folder, "--word", "bank", "none", "--text", *texts, "--out", str(figures)])
+    assert len(json.loads(figures.read_text())["tables"]) == 1
     for wrong in (["--word", "bank"], ["--wic", *"abc"], ["--text", *texts, "--out", str(tmp_path)]):
         with pytest.raises(ConfigError, match="name files"):
+            command(wrong)
+    for wrong in (["--text", *texts, "--most", "0"], ["--wic", "dev.data.txt", "./dev.data.txt"]):
+        with pytest.raises(ConfigError, match="--most needs 1 .* another file"):
             command(wrong)
