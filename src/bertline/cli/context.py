@@ -55,10 +55,8 @@ def context(arguments: list[str]) -> None:
     def keep(table: inside.Table | None = None) -> None:
         if table:
             rows = pd.DataFrame(table.rows).fillna("-").to_string(index=False, float_format="%.3f")
-            facts = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in table.facts.items()}
-            line = ", ".join(
-                f"{key} {'-' if value is None else value}" for key, value in facts.items() if key != "reliability"
-            )
+            facts = {key: "-" if value is None else value for key, value in table.facts.items() if key != "reliability"}
+            line = ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in facts.items())
             say(f"\n{table.title}\n{rows}\n{textwrap.fill(line, 80)}")
             kept.append(table._asdict())
         if asked.out:

@@ -24,9 +24,8 @@ def look(arguments: list[str]) -> None:
     usage = '%(prog)s "TEXT IN QUOTES" [--pair "TEXT"] [--model ...] [--against ...] [--out FILE], see %(prog)s --help'
     parser = argparse.ArgumentParser(prog="bertline look", usage=usage, add_help=False)
     parser.add_argument("text")
-    parser.add_argument("--pair")
-    parser.add_argument("--model")
-    parser.add_argument("--against")
+    for option in ("--pair", "--model", "--against"):
+        parser.add_argument(option)
     parser.add_argument("--out", default="look.html")
     parsed = parser.parse_args(arguments)
     from bertline.inside import look as inside  # loads torch

@@ -65,11 +65,8 @@ _PROBES = (
     "is the encoder before training."
 )
 
-_HEAD_NAMES = {"mean": "mean of all", "offset": "mean, fixed distances"}
-_HEADS = {
-    f"probe/heads/{name}": (_HEAD_NAMES.get(name, name), f"c{number}")
-    for number, name in enumerate((*_HEAD_NAMES, "obj", "nsubj", "det", "nmod:poss"))
-}
+_HEAD_NAMES = {"mean": "mean of all", "offset": "mean, fixed distances", "obj": "obj", "nsubj": "nsubj", "det": "det"}
+_HEADS = {f"probe/heads/{name}": (title, f"c{number}") for number, (name, title) in enumerate(_HEAD_NAMES.items())}
 _HEADS_CAPTION = (
     "How often the strongest attention of the best attention head is between a word and its syntactic head, on "
     "sentences that did not choose it: over all relations, next to the same mean of the best fixed distances, and for "

@@ -31,17 +31,9 @@ from bertline.tokenization.vocabulary import MASK
 from bertline.training.devices import Machine, Ranks
 
 __all__ = [
-    "Attentions",
-    "Guess",
-    "Hit",
-    "Inside",
-    "LoadedModel",
-    "Prediction",
-    "RowPredictor",
-    "TaskPredictor",
-    "TokenVectors",
-    "WordVectors",
-]
+    "Attentions", "Guess", "Hit", "Inside", "LoadedModel", "Prediction", "RowPredictor", "TaskPredictor",
+    "TokenVectors", "WordVectors",
+]  # fmt: skip
 
 _MOST_LABELS = 6
 """Labels that the printed form of a model lists."""

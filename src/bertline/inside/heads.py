@@ -224,8 +224,7 @@ def _masked_losses(model: LoadedModel, treebank: Treebank) -> Rows:
 def ablate_classifier(model: LoadedModel, rows: Path, count: int) -> dict[str, Any]:
     """Measure the accuracy of a classifier with all heads and without each, on `count` evenly spread CSV rows.
 
-    ArtifactError if the model is no classifier of one label, DataError if the file cannot be read, lacks the columns
-    `text` and `label`, or has another label than the model's.
+    ArtifactError if the model is no classifier, DataError if the file has other columns or labels than are needed.
     """
     if model.kind != "classification":
         raise ArtifactError(f"{model.name} is no classifier of texts, but of the kind {model.kind}.")
