@@ -50,7 +50,7 @@ def context(arguments: list[str]) -> None:
     wic, documents = [*map(inside.read_wic, asked.wic)], [*chain(*texts.values())]
     analogies = inside.read_analogies(asked.analogies) if asked.analogies else []
     name = newest_model() if asked.model is None else folder_or_name(asked.model)
-    model, kept = bertline.load(str(name)), []
+    model, tables = bertline.load(str(name)), []
 
     def keep(table: inside.Table | None = None) -> None:
         if table:
@@ -58,15 +58,15 @@ def context(arguments: list[str]) -> None:
             facts = {key: "-" if value is None else value for key, value in table.facts.items() if key != "reliability"}
             line = ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in facts.items())
             say(f"\n{table.title}\n{rows}\n{textwrap.fill(line, 80)}")
-            kept.append(table._asdict())
+            tables.append(table._asdict())
         if asked.out:
-            write_json(asked.out, {"model": str(name), "tables": kept})
+            write_json(asked.out, {"model": str(name), "tables": tables})
 
     keep()  # what cannot be written is said before minutes of measuring
     say(f"model: {name}")
     for word in asked.word:
-        found = {path: [*filter(inside.whole_word(word).search, chain(*each))] for path, each in texts.items()}
-        keep(inside.senses(model, word, found))
+        with_word = {path: [*filter(inside.whole_word(word).search, chain(*each))] for path, each in texts.items()}
+        keep(inside.senses(model, word, with_word))
     if wic:
         keep(inside.wic(model, *wic))
     if texts and not asked.word:
