@@ -186,10 +186,11 @@ class SlurmCluster:
         namespace = Path(f"/proc/{self.pid(node)}/ns/uts").readlink()
         assert namespace != Path("/proc/self/ns/uts").readlink()
         self.kill(node)
-        for process in self.processes():
-            with suppress(OSError, psutil.NoSuchProcess):  # ended meanwhile
-                if Path(f"/proc/{process.pid}/ns/uts").readlink() == namespace:
-                    process.kill()
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none reports the end of another
+            for pid in psutil.pids():  # by namespace: slurmstepd writes its title over its environment
+                with suppress(OSError):  # ended meanwhile
+                    if Path(f"/proc/{pid}/ns/uts").readlink() == namespace:
+                        os.kill(pid, number)
 
     def start(self, name: str) -> None:
         """Start `slurmctld` or a node's slurmd."""
