@@ -12,40 +12,13 @@ import finished_tasks
 import tiny
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.manifests import write_manifest
 from bertline.sweep.run import run_sweep
-from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
 from bertline.tokenization.tokenizer import Tokenizer
-
-
-def job_of(name, folder, **sweep):
-    """A sweep of one trial and one seed; train, dev and test are the same rows."""
-    config, labels, rows, _ = finished_tasks.KINDS[name]()
-    folder.mkdir(exist_ok=True)
-    task_folder = folder / "task"
-    task_folder.mkdir()
-    for split in ("train", "dev", "test"):
-        write_rows(task_folder, split, rows)
-    if name == "retrieval":
-        write_rows(task_folder, COLLECTION, finished_tasks.collection())
-    counts = dict.fromkeys(("train", "dev", "test"), len(rows))
-    write_manifest(
-        task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": list(labels), "counts": counts}
-    )
-    sizes = {"initializer_range": 0.1, "max_position_embeddings": finished_tasks.MAX_LENGTH}
-    tiny.write_encoder(folder / "encoder", heads=True, words=finished_tasks.TOKENS, **sizes)
-    fields = {
-        "num_trials": 1, "num_seeds": 1, "random_weights_baseline": "never", "space": {},
-        "fine_tuning": inputs.fine_tuning(num_epochs=1, batch_size=4, learning_rate=1e-3),
-    }  # fmt: skip
-    return inputs.sweep_job(
-        folder, folder / "run", task_name=name, task=config, sweep=inputs.sweep(**{**fields, **sweep})
-    )
 
 
 @pytest.mark.parametrize("name", sorted(finished_tasks.KINDS))
 def test_the_best_model_of_every_kind_gives_again_what_the_sweep_says_of_it(name, tmp_path):
-    job = job_of(name, tmp_path)
+    job = finished_tasks.sweep_job(name, tmp_path)
     figures = run_sweep(job)
     folder = job.run_folder / "result"
     result = json.loads((folder / "result.json").read_text())
@@ -77,14 +50,14 @@ def test_the_best_model_of_every_kind_gives_again_what_the_sweep_says_of_it(name
 
 def test_an_encoder_with_too_few_positions_for_a_task_is_a_clear_error(tmp_path):
     short = inputs.write_encoder(tmp_path / "short", max_position_embeddings=8)
-    job = job_of("question_answering", tmp_path / "job", encoders=(str(short),))
+    job = finished_tasks.sweep_job("question_answering", tmp_path / "job", encoders=(str(short),))
     with pytest.raises(ConfigError, match=r"short has positions for 8 tokens.*tasks\.question_answering"):
         run_sweep(job)
     assert not (job.run_folder / "studies.db").exists()  # found before any work
 
 
 def test_a_search_has_an_arm_that_combines_each_seed_with_bm25(tmp_path):
-    job = job_of("retrieval", tmp_path, num_seeds=2)
+    job = finished_tasks.sweep_job("retrieval", tmp_path, num_seeds=2)
     figures = run_sweep(job)
     result = json.loads((job.run_folder / "result" / "result.json").read_text())
     combined, encoder = result["arms"]["combined"], result["arms"]["encoder"]

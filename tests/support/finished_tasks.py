@@ -15,6 +15,7 @@ import search_inputs
 import tiny
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
+from bertline.foundation.manifests import write_manifest
 from bertline.kinds.base import HeadSettings, TaskKind
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.registry import task_kind
@@ -25,6 +26,9 @@ from bertline.kinds.tagging import ConlluSourceConfig, TaggingTaskConfig
 from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import AnswersSourceConfig, SquadSourceConfig, SummariesSourceConfig
 from bertline.tasks.stored_rows import (
+    COLLECTION,
+    FORMAT_VERSION,
+    KIND,
     CandidateRows,
     Documents,
     MultiLabelRows,
@@ -35,6 +39,7 @@ from bertline.tasks.stored_rows import (
     SummaryRows,
     TaggedRows,
     TextRows,
+    write_rows,
 )
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -242,3 +247,27 @@ KINDS: dict[str, Callable[[], Example]] = {
     "tagging": _tagging,
     "sentence_labelling": _sentence_labelling,
 }
+
+
+def sweep_job(name: str, folder: Path, *, teacher: Path | None = None, **sweep: Any) -> Any:
+    """A sweep of the task of this name with one trial and one seed; train, dev and test are the same rows."""
+    config, labels, rows, _ = KINDS[name]()
+    folder.mkdir(exist_ok=True)
+    task_folder = folder / "task"
+    task_folder.mkdir()
+    for split in ("train", "dev", "test"):
+        write_rows(task_folder, split, rows)
+    if name == "retrieval":
+        write_rows(task_folder, COLLECTION, collection())
+    counts = dict.fromkeys(("train", "dev", "test"), len(rows))
+    write_manifest(
+        task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": list(labels), "counts": counts}
+    )
+    sizes = {"initializer_range": 0.1, "max_position_embeddings": MAX_LENGTH}
+    tiny.write_encoder(folder / "encoder", heads=True, words=TOKENS, **sizes)
+    fields = {
+        "num_trials": 1, "num_seeds": 1, "random_weights_baseline": "never", "space": {},
+        "fine_tuning": finetuning_inputs.fine_tuning(num_epochs=1, batch_size=4, learning_rate=1e-3),
+    }  # fmt: skip
+    task, swept = replace(config, teacher=teacher and str(teacher)), finetuning_inputs.sweep(**{**fields, **sweep})
+    return finetuning_inputs.sweep_job(folder, folder / "run", task_name=name, task=task, sweep=swept)

@@ -167,6 +167,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     """Whether the outputs are decisions of their own, each with a sigmoid, rather than a choice of one of them."""
     unsmoothed: str = ""
     """Why labels cannot be smoothed; empty where they can."""
+    unweighted: str = "it has no classes to weigh"
+    """Why `class_weights` cannot be set; empty where `label_counts` counts the classes."""
     score_names: tuple[str, ...]
     """Names of the scores of a task whose statistics are the scores of each row."""
 
@@ -327,13 +329,12 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     @property
     def unused_options(self) -> dict[str, str]:
         """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
-        unused = {"focal_gamma": "the focal loss is for classification", "label_smoothing": self.unsmoothed}
-        if type(self).label_counts is TaskKind.label_counts:
-            unused["class_weights"] = "it has no classes to weigh"
+        unused = {"label_smoothing": self.unsmoothed, "class_weights": self.unweighted}
+        unused["focal_gamma"] = "the focal loss is for classification"
         return {name: why for name, why in unused.items() if why}
 
     def label_counts(self, rows: Rows) -> NDArray[np.int64]:
-        """Count the occurrences of each label, for `class_weights`; a kind of task without this has no such option."""
+        """Count the occurrences of each label, for `class_weights`, unless the kind of task is `unweighted`."""
         raise NotImplementedError
 
     def prepared(self, model: nn.Module, encoded: Encoded, rows: Rows, machine: Machine) -> Encoded:

@@ -149,6 +149,7 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
     head = "tokens"
     file_columns = (("text", "text or texts"),)
     may_be_empty = False
+    unweighted = ""
     blank: ClassVar[tuple[str, ...]] = ()
     """Columns of a user's rows between the sentences and their targets."""
 

@@ -101,6 +101,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     asks = "Tagging: which of the {} does each word have?"
     label_noun = "tag"
     measures = "the share of words with the right tag"
+    unweighted = ""
 
     @staticmethod
     def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:

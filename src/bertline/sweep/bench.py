@@ -167,8 +167,6 @@ class Teacher:
     def __init__(self, folder: Path, kind: TaskKind[Any, Any, Any], tokenizer: Tokenizer) -> None:
         self.folder, self.kind, self.finished = folder, kind, read_teacher(folder)
         theirs = self.finished.kind
-        if type(kind).soft_loss is TaskKind.soft_loss:
-            raise ConfigError(f"a task of the kind {kind.config.kind} learns from no teacher. Set teacher to null.")
         vocabulary = Tokenizer.load(folder).vocab
         if vocabulary != tokenizer.vocab:
             raise ConfigError(

@@ -8,14 +8,16 @@ import pytest
 import torch
 
 import finetuning_inputs as inputs
+import finished_tasks
 import tiny
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.base import HeadSettings
 from bertline.kinds.classification import Classification
 from bertline.kinds.registry import task_kind
 from bertline.sweep import repetitions
-from bertline.sweep.bench import Teacher
+from bertline.sweep.bench import Bench, Teacher, planned
 from bertline.tasks.stored_rows import write_rows
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -74,6 +76,23 @@ def test_the_same_student_without_its_teacher_is_an_arm_and_the_teachers_own_sco
         seeds(result["arms"]["without_teacher"]) == seeds(alone["arms"]["encoder"]) != seeds(result["arms"]["encoder"])
     )
     assert "teacher" not in alone
+
+
+@pytest.mark.parametrize("name", sorted(finished_tasks.KINDS))
+def test_every_kind_of_task_learns_from_a_teacher(name, tmp_path):
+    teacher = finished_tasks.finish(name, tmp_path)
+    started = finished_tasks.sweep_job(name, tmp_path / "job", teacher=teacher.folder)
+    predictions = teacher.predictions()
+    figures, result = swept(started)
+    statistics = teacher.kind.statistics(teacher.rows, predictions, teacher.calibration)
+    assert result["teacher"]["test"] == pytest.approx(teacher.kind.scores(statistics))
+    assert {"encoder", "without_teacher"} <= set(result["arms"])
+    assert f"without_teacher/test/{started.task.metric}_mean" in figures
+    trained, alone = (
+        fine_tune(Bench(planned(started)).run(arm, {}, num_train_rows=None, seed=0)).model.state_dict()
+        for arm in ("encoder", "without_teacher")
+    )
+    assert any(not torch.equal(weights, alone[part]) for part, weights in trained.items())
 
 
 def test_a_sweep_that_was_killed_ends_like_one_that_was_not(job, input_folder, monkeypatch):
