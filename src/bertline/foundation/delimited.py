@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from bertline.foundation.errors import DataError
@@ -39,38 +40,50 @@ def unquoted_rows(
 def quoted_rows(lines: Iterable[str], separator: str, *, where: str, hint: str) -> Iterator[tuple[int, int, list[str]]]:
     """Yield the number of the first line, the number of lines, and the fields of each row; blank lines are skipped.
 
+    A file is believed where all its quotes enclose whole fields and all its rows have as many fields as the first, as
+    writers of CSV make it. In other files a quote may be text, and a record over many lines the work of two of them.
+
     Raises:
-        DataError: Quotes do not pair up, or one of them swallowed whole rows.
+        DataError: Quotes do not pair up, or in such another file one of them swallowed whole rows. That may be seen
+            only at a later row.
     """
     csv.field_size_limit(1 << 30)
+    quoted_field = re.compile(rf'(?:^|(?<={re.escape(separator)}))"[^"]*(?:""[^"]*)*"')
     remembered: list[str] = []
 
     def remembering() -> Iterator[str]:
         for line in lines:
-            remembered.append(line)
             # csv sees the quote of the first field only if no byte order mark precedes it.
-            yield line.removeprefix("\ufeff") if reader.line_num == 0 else line
+            remembered.append(line.removeprefix("\ufeff") if reader.line_num == 0 else line)
+            yield remembered[-1]
 
     reader = csv.reader(remembering(), delimiter=separator, strict=True)
+    width: int | None = None
+    is_believed, swallowed = True, ""
     while True:
         line = reader.line_num + 1
         remembered.clear()
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            raise DataError(
-                f"{where}:{line}: not valid CSV ({error}) in the record that starts here. {hint}"
-            ) from error
+            invalid = f"{where}:{line}: not valid CSV ({error}) in the record that starts here. {hint}"
+            raise DataError(swallowed or invalid) from error
         if fields is None:
             return
         if not fields:
             continue
-        if len(remembered) > 1 and _swallowed_rows(remembered, len(fields), separator):
-            raise DataError(
+        width = width or len(fields)
+        if '"' in (record := "".join(remembered)):
+            is_believed &= '"' not in quoted_field.sub("", record)
+        is_believed &= len(fields) == width
+        if not swallowed and len(remembered) > 1 and _swallowed_rows(remembered, len(fields), separator):
+            swallowed = (
                 f"{where}:{line}: a quote opens here and closes {len(remembered) - 1} lines further down, and each of "
-                f"these lines is a whole row by itself. {hint} If such lines are really text, take their line ends "
-                "out, or keep the rows as JSONL or Parquet where these can be read."
+                f"these lines is a whole row by itself. {hint} If such lines are really text, let a writer of "
+                "CSV (pandas, a spreadsheet) write the whole file, or keep the rows as JSONL or Parquet."
             )
+        if swallowed and not is_believed:
+            raise DataError(swallowed)
         yield line, len(remembered), fields
 
 

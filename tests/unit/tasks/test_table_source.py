@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import re
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
@@ -90,14 +94,39 @@ def values_of(tmp_path, name, content, bad_rows=None, **changes):
 SWALLOWING = b'a\tb\tc\n1\tplain\tx\n2\t"open\tx\n3\tmore\ty\n4\t6 feet, 5"\tz\n5\tlast\tx\n'
 
 
-def test_a_quote_that_swallows_rows_is_never_skipped(tmp_path):
-    (tmp_path / "a.tsv").write_bytes(SWALLOWING)
-    with pytest.raises(DataError, match=r"a\.tsv:3"):
+@pytest.mark.parametrize("other", [b'6\tis 6" long\ty\n', b"6\ty\n", b'6\t"open\ty\n', b'6\t"a" b\ty\n'])
+def test_a_quote_that_swallows_rows_is_never_skipped_where_other_rows_are_not_well_formed(tmp_path, other):
+    (tmp_path / "a.tsv").write_bytes(SWALLOWING + other)
+    with pytest.raises(DataError, match=r"a\.tsv:3: a quote opens"):
         list(read_records(tmp_path / "a.tsv", layout(), BadRows("skip")))
     # Here the closing quote stands in another column, so the row has too many fields.
     (tmp_path / "b.tsv").write_bytes(b'a\tb\n"open\tx\nnext"\ty\tz\n')
     with pytest.raises(DataError, match=r"b\.tsv:2 has 3 fields"):
         list(read_records(tmp_path / "b.tsv", layout(), BadRows("skip")))
+
+
+CELLS = st.lists(st.sampled_from(['"', ",", "\n", "\r\n", ",x\n", "a", " ", "\t", "é"]), max_size=8).map("".join)
+
+
+@settings(max_examples=25, deadline=None)
+@example(rows=[("1,5 kg\n2 kg", "y")], how=csv.QUOTE_MINIMAL, ending="\n")
+@example(rows=[('"\n,"\n\n,', "y"), ('""', "")], how=csv.QUOTE_ALL, ending="\r\n")
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6),
+    how=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    ending=st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_writers_of_csv_write_is_read_as_it_was(tmp_path_factory, rows, how, ending):
+    folder = tmp_path_factory.getbasetemp()
+    frame = pd.DataFrame(rows, columns=["text", "label"])
+    for separator, name in ((",", "by_writers.csv"), ("\t", "by_writers.tsv")):
+        frame.to_csv(folder / name, sep=separator, quoting=how, lineterminator=ending, index=False)
+        by_pandas = [tuple(record.values.values()) for record in read_records(folder / name, layout())]
+        with (folder / name).open("w", encoding="utf-8", newline="") as handle:
+            csv.writer(handle, delimiter=separator, quoting=how, lineterminator=ending).writerows(
+                [("text", "label"), *rows]
+            )
+        assert by_pandas == [tuple(record.values.values()) for record in read_records(folder / name, layout())] == rows
 
 
 @pytest.mark.parametrize(
