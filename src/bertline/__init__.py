@@ -17,6 +17,7 @@ NO_TELEMETRY = {
     "DVC_NO_ANALYTICS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime writes a device id and looks up an address as it is imported
 }
 for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)

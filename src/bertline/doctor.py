@@ -13,6 +13,7 @@ import re
 import shutil
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -156,6 +157,8 @@ def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[tuple[str, Callable
         yield "disk", lambda: disk(runs, plan, config.pretrain.keep_checkpoints), _MACHINE
         yield "folder", partial(folder, runs), _MACHINE
     if ranks.is_first:
+        if Path(".dvc").is_dir():
+            yield "DVC", state_of_dvc, _MACHINE
         yield "MLflow", partial(mlflow, config.tracking), _SERVER
         yield "studies", partial(studies, config.tracking), _SERVER
         yield "Slurm", partial(slurm, runtime), _SLURM
@@ -273,8 +276,8 @@ def _cgroups(*names: str) -> list[list[str]]:
 def memory_limit() -> int:
     """Return the bytes of memory that this process can use: what the system has available, or its cgroups leave."""
     limits = [psutil.virtual_memory().available]
-    for limit, used, stat in _cgroups("memory.max", "memory.current", "memory.stat"):
-        cached = sum(map(int, re.findall(r"^inactive_file (\d+)", stat, re.M)))  # it is given up
+    for limit, used, statistics in _cgroups("memory.max", "memory.current", "memory.stat"):
+        cached = sum(map(int, re.findall(r"^inactive_file (\d+)", statistics, re.M)))  # it is given up
         limits += [int(limit) - int(used) + cached] if limit.strip() != "max" else []
     return max(0, min(limits))
 
@@ -363,6 +366,22 @@ def folder(runs: Path) -> str:
     if contents != ("old", "new"):
         raise RedError(f"{place}: a file that is replaced is read as {contents}, expected ('old', 'new')", fix)
     return f"{place} can be written, and locks and replaces files"
+
+
+def state_of_dvc() -> str:
+    """Check that nobody else can write where DVC keeps its state, from which it loads pickles."""
+    from dvc.repo import Repo
+
+    with Repo() as repo:
+        place = Path(repo.site_cache_dir).absolute()
+    for folder in (place, *place.parents):
+        status = folder.stat() if folder.exists() else None
+        if status and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            raise RedError(
+                f"every user of this machine can write {folder}, and DVC runs code from its state in {place}",
+                f"chmod o-w {folder}; for another place: dvc config --local core.site_cache_dir FOLDER",
+            )
+    return f"its state is in {place}, which other users cannot write"
 
 
 def all_reduce(

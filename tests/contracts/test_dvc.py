@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from bertline.run.provenance import md5_of_path
+
 
 def stages(content: dict[str, Any], **more: Any) -> None:
     Path("dvc.yaml").write_text(yaml.safe_dump({**more, "stages": content}, sort_keys=False), encoding="utf-8")
@@ -142,3 +144,11 @@ def test_a_running_stage_is_in_rwlock_with_its_process_so_a_busy_lock_can_be_exp
     assert [holder["pid"] for holder in held.values()] == [os.getpid()]
     assert all(isinstance(holder["cmd"], str) for holder in held.values())
     assert not any(yaml.safe_load(Path(".dvc/tmp/rwlock").read_text()).values())
+
+
+def test_the_digests_of_the_lock_are_md5_of_a_file_and_of_the_list_of_a_folder_s_files(project: Any) -> None:
+    command = "mkdir -p out/b; echo 1 > out/b/c; echo 2 > out/b.d; echo 3 > out/ä; echo 4 > file"
+    stages({"one": {"cmd": command, "outs": ["out", "file"]}})
+    project.reproduce()
+    outs = yaml.safe_load(Path("dvc.lock").read_text())["stages"]["one"]["outs"]
+    assert {each["path"]: each["md5"] for each in outs} == {n: md5_of_path(Path(n)) for n in ("out", "file")}

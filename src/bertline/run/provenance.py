@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -72,8 +73,20 @@ def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeCo
     write_json(result / PROVENANCE_NAME, content)
 
 
-def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each input, a file or a folder.
+def md5_of_path(path: Path) -> str:
+    """Return the digest that DVC records for a file or, from the list of its files, for a folder."""
+    if path.is_file():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    files = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+    listing = json.dumps([{"md5": md5_of_path(files[name]), "relpath": name} for name in sorted(files)])
+    return f"{hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest()}.dir"
+
+
+def digests_of(
+    inputs: Mapping[str, Path], runs_folder: Path, digest: Callable[[Path], str] = sha256_of_path
+) -> dict[str, str]:
+    """Return the digest of each input, a file or a folder.
 
     Every command needs them, and hashing 100 GB takes minutes, so a digest is kept in `runs_folder` with a mark of the
     files that it was computed from: their names, sizes, inodes and change times, which nobody can set back.
@@ -84,10 +97,11 @@ def digests_of(inputs: Mapping[str, Path], runs_folder: Path) -> dict[str, str]:
         kept = read_json(path) if path.exists() else {}
     digests, new = dict[str, str](), dict[str, str]()
     for name, place in inputs.items():
-        mark, newest = _mark_of(place)
-        digests[name] = kept.get(mark) or sha256_of_path(place)
+        state, newest = _mark_of(place)
+        mark = state if digest is sha256_of_path else f"{digest.__name__} {state}"
+        digests[name] = kept.get(mark) or digest(place)
         # A file system that dates changes coarsely may give a later one the same time. git has the same rule.
-        if mark not in kept and time.time() - newest > _MUST_BE_OLDER_S and _mark_of(place)[0] == mark:
+        if mark not in kept and time.time() - newest > _MUST_BE_OLDER_S and _mark_of(place)[0] == state:
             new[mark] = digests[name]
     if new:
         with suppress(BertlineError):  # keeping them only saves time

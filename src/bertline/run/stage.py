@@ -59,6 +59,7 @@ from bertline.run.provenance import (
     digests_of,
     git_commit,
     locked_stages,
+    md5_of_path,
     running_under_dvc,
     write_provenance,
 )
@@ -383,6 +384,7 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
         if name not in places and not running_under_dvc():
             _refuse_other_configuration(name, path, config)
+            _refuse_other_content(name, path, Path(config.runtime.runs_folder))
         inputs[name] = places.get(name, path)
     for key, named_path in _paths_named(stage, task, config).items():
         if named_path is not None and Path(named_path).exists():
@@ -412,6 +414,21 @@ def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfi
             f"{artifact} was made under another configuration: {keys}{more}. Leave these keys as they are, or save "
             f"them and run `dvc repro`, or name a folder that was made under them: inputs.{name}=FOLDER"
         )
+
+
+def _refuse_other_content(name: str, artifact: Path, runs_folder: Path) -> None:
+    """Check by dvc.lock that nothing changed an artifact since DVC recorded it: a stage under DVC would not read it."""
+    for output in (output for stage in locked_stages().values() for output in stage.get("outs", [])):
+        path = Path(output["path"])
+        if "md5" not in output or not path.exists() or artifact not in (path, *path.parents):
+            continue
+        md5 = digests_of({"": path}, runs_folder, md5_of_path)[""]
+        if md5 != output["md5"]:
+            raise ArtifactError(
+                f"{path} was changed or damaged since it was made: its MD5 is {md5}, and dvc.lock records "
+                f"{output['md5']}. Restore it (`dvc checkout --force {path}`) or make it again (`dvc repro`); to "
+                f"read it as it is, name it: inputs.{name}={artifact}"
+            )
 
 
 def _with_defaults(made_under: Mapping[str, Any], config: PipelineConfig) -> dict[str, Any]:

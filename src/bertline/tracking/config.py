@@ -45,7 +45,7 @@ class TrackingConfig:
                 "its password to the MLflow server and the server's address here)"
             )
         parts = urlsplit(self.studies_url)
-        if parts.password is not None or "password" in parse_qs(parts.query):
+        if parts.password is not None or any(map(_PASSWORD_OF_DATABASE.search, parse_qs(parts.query))):
             raise ValueError(
                 "studies_url has a password, and configurations are written to disk. Leave it out here; put it into "
                 "~/.pgpass or PGPASSWORD, or give the whole address in the environment variable BERTLINE_STUDIES_URL"
@@ -57,6 +57,7 @@ _QUERY_NAMES = (
     r"[\w.-]*(?:passw(?:or)?d|pwd|token(?!i[sz]|s(?![a-z]))|secret|key|credential|signature)[\w.-]*"
     r"|auth|sig|user(?:name)?"
 )
+_PASSWORD_OF_DATABASE = re.compile(r"(?i)passw(?:or)?d|pwd|secret|token")  # not `sslkey`, `passfile`: paths; nor `user`
 _SECRET_QUERY = re.compile(rf"(?i)([?&;#](?:{_QUERY_NAMES})=)[^&;\s]+")
 
 # A value behind a name. What a shell or a template is to find out ($NAME, `cat file`, <token>) is no secret, nor a word
@@ -94,12 +95,16 @@ _SECRETS = tuple(
         rf"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:{_SCHEME})?)(?!{_SCHEME}){_VALUE}",
         r"(?i)\b((?:set-)?cookie:\s*)[^\n\"']+",
         r"(?<!\S)((?:-u|--user)[\s=]\s*[\"']?[^\s:\"'/]+:)[^\s\"']+",
+        # `-p` is a password for these programs alone; for mysql without a space, for Slurm and ssh it is none.
+        rf"\b((?:mysql|mariadb)[\w-]*\b[^\n|;&]*\s-p)(?=\S){_VALUE}",
+        rf"\b((?:sshpass|mongo\w*|\w+ (?:registry )?login)\b[^\n|;&]*\s-p\s*){_VALUE}",
         rf"(?i)\b(bearer\s+)(?:{_RANDOM}|[\w+/=.~-]{{20,}})",
         rf"(?i)(?<!\S)(--?[\w-]*(?:passw(?:or)?d|passphrase|secret|token|{_KEY})(?:=|\s+))(?!\d+\b){_VALUE}",
-        r"\b([A-Z0-9_]*(?:TOKEN(?![A-Z])|PASSWORD|PASSWD|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY)[A-Z0-9_]*=)"
+        r"\b([A-Z0-9_]*(?:TOKEN(?![A-Z])|(?<![A-Z])PASS(?![A-Z])|PASSWORD|PASSWD|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY)"
+        r"[A-Z0-9_]*=)"
         rf"(?!\d+\b){_VALUE}",
-        rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|pwd|passphrase|{_KEY})[\"']?\s?=\s?){_VALUE}",
-        rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|pwd|passphrase|{_KEY})[\"']?\s*:\s*)(?={_VALUE})(?:{_QUOTED}|[^\s\"',]{{6,}})",
+        rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|[_-]pass|pwd|passphrase|{_KEY})[\"']?\s?=\s?){_VALUE}",
+        rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:passw(?:or)?d|[_-]pass|pwd|passphrase|{_KEY})[\"']?\s*:\s*)(?={_VALUE})(?:{_QUOTED}|[^\s\"',]{{6,}})",
         rf"(?i)((?<![a-z])[\w-]{{0,40}}(?:token|secret|credentials?)[\"']?\s*[:=]\s*[\"']?)(?:{_RANDOM}|[\w+/=.~-]{{24,}})",
         r"(?i)((?<![a-z])(?:[\w-]{0,40}[_-])?key[\"']?\s*[:=]\s*[\"']?)(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{20,}",
         r"(?i)\b((?:token|secret|password|api key|login)\s+(?:is\s+)?)(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{20,}",

@@ -20,6 +20,7 @@ from bertline.demo import docstrings
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
 from bertline.run.folder import is_locked, locked_folders, read_status
+from bertline.run.provenance import md5_of_path
 from bertline.run.stage import open_stage
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -183,6 +184,22 @@ def test_by_hand_an_artifact_of_another_configuration_is_refused_and_a_named_fol
     with open_stage("pretrain", {**mapping, "inputs": {"examples": str(other)}}) as stage:
         assert stage.fingerprint != first
     refused("pretrain", {**mapping, "inputs": {"examples": "nowhere"}}, "inputs.examples is nowhere")
+
+
+def test_by_hand_an_artifact_with_a_flipped_bit_is_refused_and_named(
+    project: Path, composed: Callable[..., dict[str, Any]]
+) -> None:
+    mapping, shard = composed("tracking.enabled=false"), project / "artifacts/examples/train/shard-0"
+    shard.parent.mkdir()
+    shard.write_bytes(b"tokens")
+    outs = [{"path": "artifacts/examples", "md5": md5_of_path(project / "artifacts/examples")}]
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"examples": {"outs": outs}}}))
+    with open_stage("pretrain", mapping) as stage:
+        assert stage.inputs["examples"] == Path("artifacts/examples")
+    shard.write_bytes(b"tokent")
+    refused("pretrain", mapping, r"artifacts/examples was changed or damaged.*dvc checkout --force artifacts/examples")
+    with open_stage("pretrain", {**mapping, "inputs": {"examples": "artifacts/examples"}}):
+        pass
 
 
 def test_by_hand_an_artifact_that_dvc_made_is_read(project: Path, composed: Callable[..., dict[str, Any]]) -> None:

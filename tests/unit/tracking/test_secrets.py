@@ -24,6 +24,7 @@ PLANTED = [
     ("tracking.uri", f"postgresql://db/mlflow?user=ada&password={SECRET}", "MLflow server"),
     ("tracking.studies_url", f"postgresql://ada:{SECRET}@db/studies", "BERTLINE_STUDIES_URL"),
     ("tracking.studies_url", f"postgresql://ada@db/studies?password={SECRET}", "BERTLINE_STUDIES_URL"),
+    ("tracking.studies_url", f"postgresql://ada@db/studies?sslpassword={SECRET}", "BERTLINE_STUDIES_URL"),
     ("tracking.experiment_name", f"https://ada:{SECRET}@mlflow.example.org", "MLFLOW_TRACKING_TOKEN"),
     ("corpus.path", f"https://ada:{SECRET}@data.example.org/text.parquet", "HF_TOKEN"),
     ("corpus.name", f"https://huggingface.co/datasets/x?access_token={SECRET}", "HF_TOKEN"),
@@ -68,7 +69,9 @@ password: hunter2 | "password": "hunter two" | db_password = correcthorse | pass
 api_key={RANDOM} | apikey=abcdef | X-Api-Key: {RANDOM} | client_secret=abc | aws_secret_access_key = wJalr/K7MDENG
 hvs.{RANDOM} | r8_{RANDOM} | glsa_{RANDOM} | lin_api_{RANDOM} | pplx-{RANDOM} | https://{RANDOM}@github.com/ada/x.git
 my token is {RANDOM} | wandb login {RANDOM} | "key": "{RANDOM}" | KAGGLE_KEY={RANDOM}
-curl -u ada:hunter2 | 123456789:AA{RANDOM}{RANDOM[:13]}
+export DB_PASS=hunter2 | smtp_pass: hunter2 | mysql -uroot -phunter2 | docker login -u ada -p hunter2
+sshpass -p hunter2 ssh ada@host | postgresql://ada@db/x?sslpassword=hunter2 | curl -u ada:hunter2
+123456789:AA{RANDOM}{RANDOM[:13]}
 token: {RANDOM} | access_token={RANDOM} | accessToken: {RANDOM} | secret = {RANDOM} | OPENAI_API_KEY=abc
 """
 
@@ -98,6 +101,8 @@ def test_what_is_no_secret_is_accepted() -> None:
         "s3://bucket/models",
         "module load cuda; export HF_TOKEN=$(cat ~/.token)",
         'export MLFLOW_TRACKING_TOKEN="$TOKEN"',
+        "sbatch -pgpu --ntasks=4, ssh -p 22 ada@login, mkdir -p runs, mysql -p studies, BYPASS=proxy COMPASS=north",
+        "first pass: cleaning, num_passes=abc",
         "The key=value pairs of a query; see the token=1 example.",
     ):
         assert not is_secret(text), text
