@@ -39,6 +39,14 @@ def test_no_entry_point_imports_a_library_that_reports_before_bertline() -> None
             assert any(name in names[: min(reporting)] for name in TURNS_OFF), path
 
 
+def test_kernels_are_compiled_below_the_home_unless_there_is_none(tmp_path: Path) -> None:
+    code = "import bertline, os; print(os.environ.get('TORCHINDUCTOR_CACHE_DIR'))"
+    kept = {key: value for key, value in os.environ.items() if key not in ("TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")}
+    for home, cache in ((tmp_path, tmp_path / ".cache/bertline/torchinductor"), (tmp_path / "none", None)):
+        environment = {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT / "src")}
+        assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == str(cache)
+
+
 def shown_after(first: str, **more: str) -> str:
     code = f"{first}\nimport json, os, bertline; print(json.dumps([os.environ.get(x) for x in bertline.NO_TELEMETRY]))"
     kept = {name: value for name, value in os.environ.items() if name not in bertline.NO_TELEMETRY}

@@ -7,7 +7,7 @@ import shutil
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -181,11 +181,6 @@ def compile_in_place(module: nn.Module) -> None:
     # On GPUs, the compiler asks the user to report a softmax that it splits, which is no fault.
     warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled", category=UserWarning)
     compile_at_least(_MAX_SHAPES)
-    with suppress(OSError, RuntimeError):  # no home, or none that can be written: torch chooses
-        # torch's own choice is a folder in TMPDIR, which another user of the machine can make first and put code into.
-        cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "bertline" / "torchinductor"
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
     module.compile(dynamic=False)
 
 
