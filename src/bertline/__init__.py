@@ -23,7 +23,7 @@ for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)
 
 # torch chooses a folder in TMPDIR as it is imported, which another user of the machine can make first, with code in it.
-if os.access(_home := os.path.expanduser("~"), os.W_OK):
+if os.access(_home := os.environ.get("HOME", ""), os.W_OK):
     _cache = os.environ.get("XDG_CACHE_HOME") or f"{_home}/.cache"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{_cache}/bertline/torchinductor")
 
