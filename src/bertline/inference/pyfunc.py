@@ -38,6 +38,7 @@ PACKAGES = (
     "psutil",
     "pyarrow",
     "pydantic",
+    "regex",
     "rich",
     "safetensors",
     "scikit-learn",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import regex
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
@@ -42,8 +42,16 @@ if TYPE_CHECKING:
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
 # Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
-# punctuation mark is a word.
-_WORD = re.compile(r"\w+(?:[-'’.@/&:]\w+)*|[^\w\s]")
+# punctuation mark is a word. Marks, format characters and skin tones belong to the character before them, which may be
+# white space; two regional indicators (a flag), and pictographs behind a zero width joiner, are one character (UAX 29).
+_LETTER, _ATTACHED = r"\p{L}\p{N}_", r"\p{M}\p{Cf}\p{Emoji_Modifier}"
+_WORD = regex.compile(
+    rf"""[{_LETTER}][{_LETTER}{_ATTACHED}]*+(?:[-'’.@/&:][{_ATTACHED}]*+[{_LETTER}][{_LETTER}{_ATTACHED}]*+)*+
+    |\p{{Regional_Indicator}}{{2}}[{_ATTACHED}]*+
+    |\p{{Extended_Pictographic}}[{_ATTACHED}]*+(?:(?<=\u200d)\p{{Extended_Pictographic}}[{_ATTACHED}]*+)*+
+    |[^{_LETTER}\s\x1c-\x1f\p{{M}}\p{{Cf}}][{_ATTACHED}]*+""",
+    regex.VERBOSE,
+)
 Places = list[tuple[int, int]]
 """Start and end of each word in its text, in characters."""
 

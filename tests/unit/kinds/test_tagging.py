@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import unicodedata
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import bertline
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
-from bertline.kinds.tagging import TaggedWord, Tagging, TaggingTaskConfig, TagPredictions, read_conllu
+from bertline.kinds.tagging import TaggedWord, Tagging, TaggingTaskConfig, TagPredictions, read_conllu, split_words
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, config_of, finish
 from sweep_pieces import baselines_of
 
@@ -153,6 +158,41 @@ def test_every_word_is_returned_with_its_place(finished: Finished) -> None:
     assert [(word.tag, word.score) for word in same] == [(word.tag, word.score) for word in found]
     assert all(isinstance(word, TaggedWord) and word.tag in ("ADJ", "NOUN", "VERB") for word in found)
     assert empty == []
+
+
+ATTACHED = "\u0301\u0903\u00ad\u200b\u200c\u200d\ufe0f\u20e3\U000e0101"
+EMOJI = ("🇩🇪", "🇫🇷", "👩🏽‍🦰", "👩‍👩‍👧", "❤️‍🔥", "☺️", "#️⃣", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "!")
+
+
+tokenizer_in = cache(Tokenizer.load)
+
+
+def words_in(text: str, finished: Finished) -> list[str]:
+    ((read, places),) = split_words([text], tokenizer_in(finished.folder))
+    assert read == text
+    return [text[start:end] for start, end in places]
+
+
+@given(text=st.text(alphabet=st.one_of(st.sampled_from(ATTACHED), st.sampled_from("aÉ1_-'.@,( \n語한"))))
+@settings(max_examples=200, deadline=None)
+def test_marks_and_format_characters_belong_to_the_character_before_them(finished: Finished, text: str) -> None:
+    without = str.maketrans("", "", ATTACHED)
+    words = words_in(text, finished)
+    assert [word.translate(without) for word in words] == words_in(text.translate(without), finished)
+    assert all(word[0] not in ATTACHED for word in words)
+
+
+@given(text=st.text().map(partial(unicodedata.normalize, "NFC")))
+@settings(max_examples=200, deadline=None)
+def test_words_do_not_depend_on_the_normalization_form(finished: Finished, text: str) -> None:
+    decomposed = [unicodedata.normalize("NFD", word) for word in words_in(text, finished)]
+    assert words_in(unicodedata.normalize("NFD", text), finished) == decomposed
+
+
+@given(emoji=st.lists(st.sampled_from(EMOJI)))
+@settings(max_examples=100, deadline=None)
+def test_a_joined_emoji_is_one_word(finished: Finished, emoji: list[str]) -> None:
+    assert words_in("".join(emoji), finished) == emoji
 
 
 def test_predictions_are_those_of_evaluation(finished: Finished) -> None:
