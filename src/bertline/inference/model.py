@@ -388,7 +388,7 @@ class LoadedModel:
         if not starts:
             raise DataError(f"the word {word!r} is not in {text!r}, letter by letter and as a whole word.")
         inside, num_before = self.inside(text), len(self.tokenizer.single.before)
-        offsets = self.tokenizer.backend.encode(self._with_mask_token(text), add_special_tokens=False).offsets
+        [(_, offsets)] = self.tokenizer.encode_with_places([self._with_mask_token(text)], with_mask=True)
         longer = len(self.tokenizer.mask_token) - len(MASK)  # a mask token moves what is behind it
         places = []
         for start in starts:
@@ -451,7 +451,8 @@ class LoadedModel:
         """Return ids, types and segments of tokens; a sequence that is too long is not truncated, which could lose a
         mask."""
         layout = self.tokenizer.single if text_pair is None else self.tokenizer.pair
-        first, second = (self.tokenizer.encode(self._with_mask_token(each or "")) for each in (text, text_pair))
+        texts = [self._with_mask_token(each or "") for each in (text, text_pair)]
+        first, second = self.tokenizer.encode_literally(texts, with_mask=True)
         ids = layout.sequence(first, second)
         if len(ids) > self.max_length:
             what, it = ("the text has", "it") if text_pair is None else ("text and pair together have", "them")

@@ -13,7 +13,9 @@ from bertline.tokenization.vocabulary import TOKEN_ROLES
 if TYPE_CHECKING:
     from bertline.tokenization.tokenizer import Tokenizer
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
+TOKENIZER_FILES = (
+    "tokenizer.json", "vocab.txt", "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json",
+)  # fmt: skip
 
 # Keys in which other libraries record the original location of a tokenizer.
 _PLACES = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from bertline.corpus.document import distinct_stretches
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import BertlineError, ConfigError, DataError
+from bertline.foundation.progress import say
 from bertline.tokenization.vocabulary import (
     CLS,
     CONTINUATION,
@@ -97,7 +99,7 @@ class Tokenizer:
             self.backend = _backend(content)
         else:
             special = content.special_tokens
-            self.backend = tokenizers.Tokenizer.from_str(content.content)
+            self.backend = _other_backend(content)
             self.backend.no_truncation()  # MiniLM's, for example, truncates at 128
             self.backend.no_padding()
         of_token = self.backend.get_vocab(with_added_tokens=True)
@@ -112,9 +114,19 @@ class Tokenizer:
         ids = [of_token[token] for token in special]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         added = self.backend.get_added_tokens_decoder().items()
-        self.special_ids: frozenset[int] = frozenset(ids) | {index for index, token in added if token.special}
-        self.single, self.pair = _layout(self.backend, pair=False), _layout(self.backend, pair=True)
-        self.sees_spaces = self.encode(" a") != self.encode("a")
+        self._hidden: frozenset[int] = frozenset(ids) | {index for index, token in added if token.special}
+        """Ids of tokens that stand for no text."""
+        self.markers = () if isinstance(content, Vocabulary) else content.markers
+        """Special tokens of a checkpoint's own that stand in a text, such as those around an entity."""
+        self.special_ids = self._hidden.union(of_token[token] for token in self.markers)
+        self._nameless: dict[bool, tokenizers.Tokenizer] = {}
+        # A letter, or another text that has tokens: a small vocabulary of bytes lacks most of Unicode.
+        decoded = (self.backend.decode([index]).strip() for index in range(self.vocab_size))
+        letter = next((text for text in itertools.chain("a", decoded) if self.encode(text)), None)
+        if letter is None:
+            raise DataError("the tokenizer makes no token of any text. Copy its files again.")
+        self.single, self.pair = (_layout(self.backend, letter, pair=pair) for pair in (False, True))
+        self.sees_spaces = self.encode(f" {letter}") != self.encode(letter)
         """Whether the space before a word is part of its token, so that a text begins with another one than it has
         in the middle: byte-level BPE."""
 
@@ -125,7 +137,17 @@ class Tokenizer:
         Raises:
             DataError: The folder has no tokenizer that can be read, or its special tokens cannot be told.
         """
-        return cls(read_other_tokenizer(folder) or read_vocabulary(folder))
+        try:
+            tokenizer = cls(read_other_tokenizer(folder) or read_vocabulary(folder))
+        except BertlineError:
+            raise
+        except Exception as error:  # the library of tokenizers has no error of its own
+            raise DataError(f"{folder}: its tokenizer.json cannot be read ({error}). Copy it again.") from error
+        if markers := tokenizer.markers:
+            _say_once(
+                f"{folder}: its {len(markers)} additional special tokens ({', '.join(markers[:5])}) are tokens in texts"
+            )
+        return tokenizer
 
     @property
     def is_wordpiece(self) -> bool:
@@ -175,28 +197,57 @@ class Tokenizer:
         """Return the token ids of a text, without [CLS] and [SEP]. `[MASK]` in the text becomes the mask token."""
         return self.backend.encode(text, add_special_tokens=False).ids
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Apply `encode` to many texts."""
-        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+    def encode_literally(self, texts: Sequence[str], *, with_mask: bool = False) -> list[list[int]]:
+        """Encode like `encode`, but treat `[MASK]` (unless `with_mask`) or `[SEP]` in a text as ordinary text (`[`,
+        `mask`, `]`).
 
-    def encode_literally(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode like `encode_batch`, but treat `[MASK]` or `[SEP]` in a text as ordinary text (`[`, `mask`, `]`).
-
-        For training text: a page about BERT must not put a real [SEP] token into the middle of a segment.
+        A page about BERT must not put a real [SEP] token into the middle of a segment.
         """
-        with self._special_tokens_as_text():
-            return self.encode_batch(texts)
+        return [ids for ids, _ in self._encodings(texts, with_mask=with_mask)]
 
-    @contextmanager
-    def _special_tokens_as_text(self) -> Iterator[None]:
-        self.backend.encode_special_tokens = True
+    def _encodings(
+        self, texts: Sequence[str], *, with_mask: bool = False, with_places: bool = False
+    ) -> list[tuple[list[int], Any]]:
+        """Return ids and encodings of texts in which special tokens are text; with `with_mask`, all but the mask.
+
+        Unigram finds special tokens of its vocabulary in a text, as any others: such texts are encoded again.
+        """
+        encode = self.backend.encode_batch if with_places else self.backend.encode_batch_fast
+        self.backend.encode_special_tokens = not with_mask
         try:
-            yield
+            encodings = encode(list(texts), add_special_tokens=False)
         finally:
             self.backend.encode_special_tokens = False
+        encoded = [(encoding.ids, encoding) for encoding in encodings]
+        hidden, unknown = self._hidden - {self.unk_id, self.mask_id if with_mask else None}, self.special_tokens[1]
+        for number, (text, (ids, _)) in enumerate(zip(texts, encoded, strict=True)):
+            if unknown in text or not hidden.isdisjoint(ids):
+                encoding = self._without_names(with_mask=with_mask).encode(text, add_special_tokens=False)
+                encoded[number] = encoding.ids, encoding
+        return encoded
 
-    def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def _without_names(self, *, with_mask: bool) -> tokenizers.Tokenizer:
+        """Return the backend with names of special tokens that no text has: a score so low that they are never chosen
+        would be that of unknown characters, too."""
+        if with_mask not in self._nameless:
+            hidden = {self.vocab[index] for index in self._hidden if not (with_mask and index == self.mask_id)}
+            names = {token: f"\ufdd0{token}" for token in hidden}  # a code point that is no character
+            content = json.loads(self.backend.to_str())
+            model = content["model"]
+            for token in content["added_tokens"]:
+                token["content"] = names.get(token["content"], token["content"])
+            if isinstance(vocab := model["vocab"], dict):
+                model["vocab"] = {names.get(token, token): index for token, index in vocab.items()}
+            else:
+                model["vocab"] = [(names.get(token, token), score) for token, score in vocab]
+            if "unk_token" in model:
+                model["unk_token"] = names.get(model["unk_token"], model["unk_token"])
+            self._nameless[with_mask] = tokenizers.Tokenizer.from_str(json.dumps(content))
+        return self._nameless[with_mask]
+
+    def encode_with_places(
+        self, texts: Sequence[str], *, with_mask: bool = False
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Encode like `encode_literally`, and return the character offsets of each token: `text[start:end]`.
 
         Offsets refer to the original text, before cleaning, lower-casing and accent stripping. They never decrease;
@@ -208,14 +259,13 @@ class Tokenizer:
             >>> Tokenizer(vocabulary).encode_with_places(["The  Été"])
             [([5, 6], [(0, 3), (5, 8)])]
         """
-        with self._special_tokens_as_text():
-            encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        encoded = self._encodings(texts, with_mask=with_mask, with_places=True)
         if self.is_wordpiece:
-            return [(encoding.ids, encoding.offsets) for encoding in encodings]
+            return [(ids, encoding.offsets) for ids, encoding in encoded]
         # Byte-level tokens begin with the space before a word, which some post-processors leave in their offsets.
         return [
-            (encoding.ids, [(end - len(text[begin:end].lstrip()), end) for begin, end in encoding.offsets])
-            for text, encoding in zip(texts, encodings, strict=True)
+            (ids, [(end - len(text[begin:end].lstrip()), end) for begin, end in encoding.offsets])
+            for text, (ids, encoding) in zip(texts, encoded, strict=True)
         ]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
@@ -259,9 +309,29 @@ def _backend(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     return backend
 
 
-def _layout(backend: tokenizers.Tokenizer, *, pair: bool) -> Layout:
-    """Read the layout from what the post-processor makes of a text of one letter, or of two."""
-    encoding = backend.encode("a", "a" if pair else None)
+def _other_backend(content: OtherTokenizer) -> tokenizers.Tokenizer:
+    base = content.content
+    backend = _backend(base) if isinstance(base, Vocabulary) else tokenizers.Tokenizer.from_str(base)
+    if not content.own_tokens:
+        return backend
+    file = json.loads(backend.to_str())
+    added = {token["id"]: token for token in file["added_tokens"]}
+    for token in content.own_tokens:
+        added[token["id"]] = {"single_word": False, "lstrip": False, "rstrip": False} | token | {"special": False}
+    file["added_tokens"] = [added[index] for index in sorted(added)]
+    backend = tokenizers.Tokenizer.from_str(json.dumps(file))
+    for index, token in added.items():
+        if (place := backend.token_to_id(token["content"])) != index:
+            raise DataError(
+                f"the added token {token['content']!r} has the id {index}; behind the vocabulary and those before it, "
+                f"its id is {place}. Copy the tokenizer's files again: ids have no gap."
+            )
+    return backend
+
+
+def _layout(backend: tokenizers.Tokenizer, letter: str, *, pair: bool) -> Layout:
+    """Read the layout from what the post-processor makes of a short text, or of two."""
+    encoding = backend.encode(letter, letter if pair else None)
     segments, ids, types = encoding.sequence_ids, encoding.ids, encoding.type_ids
     first = [place for place, segment in enumerate(segments) if segment == 0]
     second = [place for place, segment in enumerate(segments) if segment == 1] or [first[-1]]
@@ -279,6 +349,7 @@ def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:
     )
 
 
+_say_once = cache(say)
 _MAX_REMEMBERED = 1 << 18  # stretches of one process, about 60 MB; when there are more, all are forgotten
 _MAX_REMEMBERED_CHARACTERS = 100  # longer stretches (text without spaces) rarely come again
 # Byte-level BPE (GPT-2's pattern) cuts between a letter or digit and a mark, unless it is an apostrophe, in ASCII.

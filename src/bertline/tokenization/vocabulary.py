@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,50 +105,85 @@ class OtherTokenizer:
     """A `tokenizer.json` that is not BERT's WordPiece: byte-level BPE, Unigram, other special tokens, or tokens added
     beside a WordPiece vocabulary."""
 
-    content: str
-    """The file, as the tokenizers library reads it."""
+    content: str | Vocabulary
+    """The file, as the tokenizers library reads it; or the vocabulary that the tokens are added to."""
     special_tokens: tuple[str, ...]
     """Tokens for padding, unknown, start, end and mask."""
+    own_tokens: tuple[dict[str, Any], ...] = ()
+    """Entries of the file's `added_tokens` for tokens that are found in texts, whatever the file says of them."""
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Special tokens among `own_tokens`."""
+        return tuple(token["content"] for token in self.own_tokens if token["special"])
 
 
 def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
-    """Read the `tokenizer.json` of a folder whose tokenizer is not BERT's; None for BERT's and without such a file.
+    """Read the tokenizer of a folder unless it is BERT's, a WordPiece vocabulary alone; then, or without one, None.
 
     Raises:
         DataError: The folder has a slow tokenizer only, or its special tokens are not in its vocabulary.
     """
-    path = folder / "tokenizer.json"
+    path, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
+    settings: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        settings |= _read_object(folder / name, missing_ok=True)
+    markers = _markers(settings)
     if not path.is_file():
         slow = [name for name in _SLOW_FILES if (folder / name).is_file()]
-        if slow and not (folder / "vocab.txt").is_file():
+        if slow and not vocab_file.is_file():
             raise DataError(
                 f"{folder} has {slow[0]} and no tokenizer.json, which bertline reads. Convert it once, on a machine "
                 "where you trust it, with `pip install sentencepiece protobuf` if transformers asks for them, and take "
                 f"the new folder: {conversion_of(folder)}"
             )
-        return None
+        added = _read_object(folder / "added_tokens.json", missing_ok=True)
+        if not vocab_file.is_file() or not (added or markers):
+            return None
+        vocabulary = read_vocabulary(folder)
+        vocab = {token: index for index, token in enumerate(vocabulary.tokens)}
+        own = _own_tokens(markers, ChainMap(added, vocab), added)
+        return OtherTokenizer(content=vocabulary, special_tokens=SPECIAL_TOKENS, own_tokens=own) if own else None
     content = _read_object(path)
     model = content.get("model") or {}
-    added = {token["content"] for token in content.get("added_tokens", [])}
-    vocab = set(model["vocab"]) if isinstance(model.get("vocab"), dict) else {each[0] for each in model["vocab"]}
-    if model.get("type") == "WordPiece" and vocab.issuperset(added.union(SPECIAL_TOKENS)):
+    added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
+    vocab = model["vocab"]
+    if not isinstance(vocab, dict):
+        vocab = {token: index for index, (token, _) in enumerate(vocab)}
+    own = _own_tokens(markers, ChainMap(added, vocab))
+    if model.get("type") == "WordPiece" and vocab.keys() >= {*added, *SPECIAL_TOKENS} and not own:
         return None
-    known = vocab | added
-    settings: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        settings |= _read_object(folder / name, missing_ok=True)
     tokens = []
     for role, customary, of_bert in zip(TOKEN_ROLES, ROBERTA_TOKENS, SPECIAL_TOKENS, strict=True):
-        declared = settings.get(role)
-        token = declared.get("content") if isinstance(declared, dict) else declared
-        token = next((each for each in (token, customary, of_bert) if each in known), None)
+        named = _text_of(settings.get(role))
+        token = next((each for each in (named, customary, of_bert) if each in vocab or each in added), None)
         if token is None:
             raise DataError(
                 f"{path}: no {role} can be told. Name it in tokenizer_config.json, as one of the file's tokens; an "
                 "encoder of BERT's family has one."
             )
         tokens.append(token)
-    return OtherTokenizer(content=path.read_text(encoding="utf-8"), special_tokens=tuple(tokens))
+    return OtherTokenizer(content=path.read_text(encoding="utf-8"), special_tokens=tuple(tokens), own_tokens=own)
+
+
+def _markers(settings: Mapping[str, Any]) -> set[str]:
+    """Return the special tokens that a tokenizer's settings declare beside those with a role."""
+    keys = ("additional_special_tokens", "extra_special_tokens")
+    named = (tokens.values() if isinstance(tokens, dict) else tokens for tokens in map(settings.get, keys) if tokens)
+    declared = map(_text_of, itertools.chain.from_iterable(named))
+    roles = (_text_of(settings.get(role)) for role in (*TOKEN_ROLES, "bos_token", "eos_token"))
+    return set(declared).difference(roles, SPECIAL_TOKENS, ROBERTA_TOKENS)
+
+
+def _own_tokens(markers: set[str], ids: Mapping[str, int], added: Iterable[str] = ()) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"id": ids[token], "content": token, "normalized": token not in markers, "special": token in markers}
+        for token in sorted({*added, *(marker for marker in markers if marker in ids)}, key=ids.__getitem__)
+    )
+
+
+def _text_of(token: Any) -> Any:
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def read_vocab_file(path: Path) -> tuple[str, ...]:

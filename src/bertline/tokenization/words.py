@@ -18,6 +18,8 @@ _LETTER_SYMBOLS = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x
 _JOINERS = "\u200c\u200d"
 _SPACES = ("\u0120", "\u2581")
 """What stands for the space before a word in byte-level and in SentencePiece vocabularies."""
+_CHINESE_BYTES = re.compile("[\xe4-\xe9]|\xf0[\xa1-\xaf\u0142\u0143]")
+"""First bytes of UTF-8 from U+4000 to U+9FFF and from U+20000 to U+2FFFF, as byte-level tokens write them."""
 
 
 def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequence[str]]) -> dict[str, bool]:
@@ -72,7 +74,8 @@ def word_starts(tokenizer: Tokenizer) -> list[bool]:
         return [not token.startswith(CONTINUATION) for token in tokenizer.vocab]
     firsts = [tokenizer.decode([index])[:1] for index in range(tokenizer.vocab_size)]
     return [
-        token.startswith(_SPACES) or not (first == "\ufffd" or _is_of_word(first)) or _is_chinese(first)
+        token.startswith(_SPACES)
+        or (bool(_CHINESE_BYTES.match(token)) if first == "\ufffd" else not _is_of_word(first) or _is_chinese(first))
         for token, first in zip(tokenizer.vocab, firsts, strict=True)
     ]
 

@@ -22,7 +22,7 @@ def test_a_mask_in_the_text_is_the_mask_but_in_text_to_learn_from_ordinary_text(
     [literal] = tokenizer.encode_literally(["a [MASK]."])
     assert tokenizer.tokens(literal) == ["a", "[", "mask", "]", "."]
     assert tokenizer.encode("a [MASK].") == [tokenizer.vocab.index("a"), tokenizer.mask_id, tokenizer.vocab.index(".")]
-    assert tokenizer.encode_batch(["[MASK]"]) == [[tokenizer.mask_id]]  # the setting does not stick
+    assert tokenizer.encode("[MASK]") == [tokenizer.mask_id]  # the setting does not stick
 
 
 def test_special_ids_are_those_of_the_vocabulary_wherever_they_stand() -> None:
