@@ -1,4 +1,4 @@
-# The whole of bertline in a few words:  make repro | test | test-changed | test-all | ui | try | docs | lint | smoke
+# The whole of bertline in a few words:  make repro | test | test-changed | test-all | ui | try | docs | reference | lint | smoke
 # Everything is installed into .venv, from the versions locked in constraints.txt.
 
 PYTHON ?= python3
@@ -14,7 +14,7 @@ export ORT_DISABLE_TELEMETRY := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test test-changed test-all test-browser test-slurm ui doctor try docs notebooks lint format smoke install install-dev install-browser install-slurm lock accept clean
+.PHONY: help repro test test-changed test-all test-browser test-slurm ui doctor try docs reference notebooks lint format smoke install install-dev install-browser install-slurm lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -69,6 +69,9 @@ try: install     ## Type a sentence with blanks, see the guesses (also of a run 
 
 docs: install-dev ## Build the documentation: docs/_build/index.html
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
+
+reference: install-dev ## Write the tables of docs/ from the code, conf/ and this file: after a change to any of them
+	$(BIN)/python docs/reference_tables.py
 
 notebooks: install-dev ## Run the notebooks on the finished pipeline and write their pages: make notebooks [ARGS=00-tour]
 	$(BIN)/python docs/render_notebooks.py $(ARGS)

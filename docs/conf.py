@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from reference_tables import TABLES
 
 import bertline
 
@@ -40,13 +33,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 
-_GENERATED = re.compile(r"<!-- generated: (\w+) -->")
-
-
-def insert_tables(app: Any, page: str, source: list[str]) -> None:
-    """Put the generated tables in their places."""
-    source[0] = _GENERATED.sub(lambda found: TABLES[found[1]](), source[0])
-
 
 def markdown_tables(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Turn Markdown tables of docstrings into those of reStructuredText."""
@@ -65,6 +51,5 @@ def markdown_tables(app: Any, what: str, name: str, obj: Any, options: Any, line
 
 
 def setup(app: Any) -> None:
-    """Register both."""
-    app.connect("source-read", insert_tables)
+    """Register it."""
     app.connect("autodoc-process-docstring", markdown_tables)

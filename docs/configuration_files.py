@@ -23,6 +23,12 @@ def loaded(file: Path) -> dict[str, Any]:
     return _composed(file.parent.name, file.stem) if file.parent.parent == CONF else _raw(file)
 
 
+@cache
+def default_run() -> dict[str, Any]:
+    """Return the configuration of the default run, whatever is kept in `conf/local`."""
+    return _container(["~local"] if (CONF / "local").exists() else [], config="config")
+
+
 def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the values of nested mappings by key with dots; an empty mapping is a value."""
     found: dict[str, Any] = {}
@@ -96,7 +102,11 @@ def _raw(file: Path) -> dict[str, Any]:
 @cache
 def _composed(group: str, name: str) -> dict[str, Any]:
     """Return a file of a group as Hydra composes it, with the files that it builds on."""
+    return _container([f"+{group}@_global_={name}"])
+
+
+def _container(overrides: list[str], config: str | None = None) -> dict[str, Any]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        content = OmegaConf.to_container(compose(overrides=[f"+{group}@_global_={name}"]), resolve=False)
+        content = OmegaConf.to_container(compose(config, overrides), resolve=False)
     assert isinstance(content, dict)
     return typing.cast("dict[str, Any]", content)

@@ -35,10 +35,16 @@ def _plural(words: str) -> str:
     )
 
 
+def is_own(cls: type) -> bool:
+    """Return whether a class is of bertline, not of a plug-in; one made of others has the module of the first."""
+    module = next(one.__module__ for one in cls.__mro__ if one.__module__ != one.__name__)
+    return module.startswith("bertline.")
+
+
 def members_of(hint: Any) -> list[Any]:
-    """Return the dataclasses inside a type."""
+    """Return the dataclasses inside a type, but those of plug-ins."""
     if dataclasses.is_dataclass(hint):
-        return [hint]
+        return [hint] if is_own(typing.cast("type", hint)) else []
     if typing.get_origin(hint) is typing.Literal:
         return []
     return [cls for one in typing.get_args(hint) for cls in members_of(one)]

@@ -1,7 +1,9 @@
 """Reference tables, generated from the configuration dataclasses, their YAML files, the stage map and the Makefile.
 
-A page names a table in a comment, `<!-- generated: NAME -->`; `conf.py` inserts the text of `TABLES[NAME]()` when the
-documentation is built, so the tables cannot differ from the code.
+    make reference
+
+writes the text of `TABLES[NAME]()` between `<!-- generated: NAME -->` and `<!-- end -->` of each page; a test compares
+them. The tables have what bertline brings along: nothing of other packages' plug-ins, nor of choices in `conf/local`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from attribute_docstrings import attribute_docstrings
-from configuration_files import ABSENT, CONF, ROOT, at, comments, flat, header, loaded
-from configuration_types import kinds_of, members_of, names_of, step_of, type_in_words
-from import_layers import forbidden_imports, layers_picture
+from configuration_files import ABSENT, CONF, ROOT, at, comments, default_run, flat, header, loaded
+from configuration_types import is_own, kinds_of, members_of, names_of, step_of, type_in_words
+from import_layers import forbidden_imports, layers
 
 from bertline.cli.main import COMMANDS, function_of
 from bertline.config import PipelineConfig
@@ -28,6 +30,8 @@ from bertline.kinds.registry import KINDS
 from bertline.planning import PlanConfig
 from bertline.run.stages import STAGES
 
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+_BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _LONG = 60
 
 
@@ -47,6 +51,11 @@ class Values:
 
     file: Path | None
     run: Mapping[str, Any] | None
+
+
+def rewritten(text: str) -> str:
+    """Return a page with every table generated again."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[4]}", text)
 
 
 def configuration() -> str:
@@ -142,7 +151,7 @@ def make_targets() -> str:
 def predictions() -> str:
     """Return the directives that document what the predictors of the kinds of tasks return."""
     parts = ["```{eval-rst}"]
-    for kind in KINDS.values():
+    for kind in filter(is_own, KINDS.values()):
         for cls in kind.answers:
             parts += [f".. autoclass:: {cls.__module__}.{cls.__name__}", "   :members:"]
             parts += ["   :exclude-members: __new__, __init__", ""]
@@ -156,7 +165,7 @@ def missing_meanings() -> list[str]:
 
 
 def _section(section: str, members: Sequence[Any]) -> Iterator[str]:
-    run = loaded(ROOT / "params.yaml").get(section, {})  # a source is part of a corpus
+    run = default_run().get(section, {})  # a source is part of a corpus
     common = [name for name in names_of(members[0]) if all(name in names_of(cls) for cls in _with_keys(members))]
     if len(members) == 1:
         files = _group_files(section, members[0])
@@ -316,6 +325,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "predictions": predictions,
     "stages": stages,
     "make_targets": make_targets,
-    "layers": layers_picture,
+    "layers": layers,
     "forbidden_imports": forbidden_imports,
 }
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(rewritten(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,7 +1,8 @@
-"""Links of the documentation lead somewhere, and its tables are complete."""
+"""Links of the documentation lead somewhere, and its tables are complete and those of the code."""
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import re
 import sys
@@ -16,7 +17,30 @@ sys.path.insert(0, str(DOCS))
 
 import reference_tables  # noqa: E402
 
+from bertline.corpus.readers.text import TextReader  # noqa: E402
+from bertline.corpus.registry import CORPORA  # noqa: E402
+from bertline.kinds.classification import ClassificationTaskConfig  # noqa: E402
+
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def test_the_tables_of_the_pages_are_those_of_the_code() -> None:
+    texts = {page.name: page.read_text() for page in reference_tables.PAGES}
+    stale = [name for name, text in texts.items() if reference_tables.rewritten(text) != text]
+    assert stale == [], "a command, a key, a comment of conf/ or the Makefile has changed: run make reference, commit"
+    placed = re.findall(r"^<!-- generated: (\w+) -->$", "\n".join(texts.values()), re.MULTILINE)
+    assert sorted(placed) == sorted(reference_tables.TABLES)
+
+
+def test_the_tables_leave_out_plugins() -> None:
+    class Theirs(ClassificationTaskConfig):
+        """Settings of another package's kind of task."""
+
+    made = type("TheirsCorpus", (Theirs,), {"__module__": "TheirsCorpus"})  # as the settings of corpora are made
+    for cls in (Theirs, made):
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        own = [ClassificationTaskConfig, CORPORA[TextReader]]
+        assert reference_tables.members_of(own[0] | cls | own[1]) == own
 
 
 def test_every_key_has_a_meaning() -> None:

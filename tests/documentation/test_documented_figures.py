@@ -50,7 +50,7 @@ def test_a_run_of_ones_own_changes_no_record_that_git_tracks(tmp_path: Path, mon
 
 def test_no_measured_figure_stands_outside_the_blocks() -> None:
     for page, text in TEXTS.items():
-        outside = re.sub(r"<!-- figures: (\w+) -->.*?<!-- end -->", "", text, flags=re.DOTALL)
+        outside = re.sub(r"<!-- (figures|generated): (\w+) -->.*?<!-- end -->", "", text, flags=re.DOTALL)
         if page.startswith("docs/notebooks/"):
             outside = PRINTED.sub("", outside)
             assert PERCENT.findall(outside) == [], page  # elsewhere those of papers are quoted
