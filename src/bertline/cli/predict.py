@@ -37,6 +37,9 @@ def predict(asked: dict[str, Any]) -> None:
     Blocks of rows are kept in OUTPUT.unfinished until all are done; after a kill, the same command does the others.
     """
     check(asked)
+    if asked["header"]:  # a name is a text, also one that the command line gives as a number
+        names = {key: str(value) for key, value in asked.items() if key.endswith("_column") and isinstance(value, int)}
+        asked = {**asked, **names}
     model = bertline.load(str(folder_of(asked)), device=asked["device"])
     if asked["task_name"] != "embed" and model.kind != "classification" and asked["probabilities"] != "all":
         raise ConfigError(f"probabilities={asked['probabilities']} means nothing for a model of the kind {model.kind}.")

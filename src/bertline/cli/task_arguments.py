@@ -259,6 +259,8 @@ def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
 def _table_source(given: GivenFiles, settings: Mapping[str, Any]) -> dict[str, Any]:
     source: dict[str, Any] = {"kind": "table", "format": given.format, **_USUAL}
     source |= {key: value for key, value in settings.items() if key in source}
+    # A name that is a number, which the command line gives as one.
+    source |= {key: str(source[key]) for key in _COLUMNS if source["header"] and isinstance(source[key], int)}
     path = given.files["train"]
     columns = columns_of(path, source)
     named = {source[key] for key in _COLUMNS}
@@ -319,8 +321,10 @@ def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]
                 bad_rows.report(
                     "not_a_number",
                     f"{path}:{record.line}: {source['label_column']!r} is {found!r}, which is no "
-                    "number (kind=regression). Fix the row, or leave kind out.",
+                    "number (kind=regression).",
+                    "Fix the row, or leave kind out.",
                 )
+    bad_rows.end()
     if not low < high:
         told = (
             "no row has a number" if low > high else f"all rows have the number {low:g}, and there is nothing to learn"

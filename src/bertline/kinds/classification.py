@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, assert_never
@@ -29,6 +29,7 @@ from bertline.finetuning.encoding import (
 from bertline.finetuning.token_marks import NUM_MATCHES, with_shared_marked
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
+from bertline.foundation.progress import warn
 from bertline.kinds.base import (
     Batch,
     Calibration,
@@ -50,6 +51,7 @@ from bertline.tasks.source_files import (
     LabelledSplits,
     Row,
     fewest_train_rows,
+    no_rows,
     num_rows_made,
     shortened,
     stored,
@@ -198,15 +200,13 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def build(name: str, config: ClassificationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
         """See `TaskKind.build`; labels become indices."""
         splits, dropped = _labelled_splits(config, modules)
-        labels = _label_names(name, config, splits)
+        labels = _label_names(name, config, splits, dropped)
         try:
             config.check_two_labels(labels)
         except ValueError as error:
             raise DataError(f"tasks.{name}: {error}. Take another metric, or name two labels.") from error
         known = BadRows(getattr(config.source, "on_bad_row", "error"))
-        splits = {
-            split: with_known_labels(f"tasks.{name}, {split}", rows, labels, known) for split, rows in splits.items()
-        }
+        splits = with_known_labels(f"tasks.{name}", splits, labels, known)
         splits = shortened(splits, config, dropped)
         smallest = splits["train"][: fewest_train_rows(config, len(splits["train"]))]
         label_sets = [", ".join(sorted(row.label)) or "no label" for row in smallest]
@@ -605,11 +605,19 @@ def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleD
     }, dropped
 
 
-def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -> list[str]:
+def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits, dropped: Counter[str]) -> list[str]:
+    train = splits["train"]
+    if config.multi_label and max((len(row.label) for row in train), default=2) < 2:
+        advice = "With several in a cell, give source.label_separator; with one a row, set multi_label: false."
+        warn(f"tasks.{name}: no train row has two labels. {advice}")
     if config.labels is not None:
         return list(map(label_in, config.labels))
-    train = splits["train"]
     labels = list(ordered_labels(label for row in train for label in row.label))
+    if not labels:
+        problem = f"tasks.{name}: no train row has a label. Is source.label_column the right column?"
+        raise DataError(problem if train else no_rows(name, "train", dropped))
+    if "nan" in map(str.lower, labels):
+        warn(f"tasks.{name}: a label is 'nan', as pandas writes a missing cell. Remove such rows, or rename the label.")
     # A wrong label column (numbers, free text) would otherwise give thousands of classes.
     num_rows = sum(len(splits[split]) for split in ("train", "dev", "test"))
     if len(train) > 20 and len(labels) > num_rows / 2:
@@ -620,20 +628,23 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits) -
     return labels
 
 
-def with_known_labels(where: str, rows: Sequence[Row], labels: Sequence[str], bad_rows: BadRows) -> list[Row]:
-    """Return the rows whose labels (`label`) are all among these, and report the others; `where` is task and split."""
-    usable, known = [], set(labels)
-    for row in rows:
-        if not (unknown := [label for label in row.label if label not in known]):
-            usable.append(row)
-            continue
-        bad_rows.report(
-            "unknown_label",
-            f"{where} row {row.id}: the label is {unknown[0]!r}; allowed are {', '.join(map(repr, labels))}. Fix the "
-            "row or add the label to the task's labels. (A split without labels cannot be scored: set its file, "
-            "source.dev_file or source.test_file, to null, and it is cut from train.)",
-        )
-    return usable
+def with_known_labels(
+    task: str, splits: Mapping[SplitName, Sequence[Row]], labels: Sequence[str], bad_rows: BadRows
+) -> dict[SplitName, list[Row]]:
+    """Return the rows whose labels (`label`) are all among these, and report the others."""
+    known = set(labels)
+    for split, rows in splits.items():
+        for row in rows:
+            if unknown := [label for label in row.label if label not in known]:
+                bad_rows.report(
+                    "unknown_label",
+                    f"{task}, {split} row {row.id}: the label is {unknown[0]!r}.",
+                    f"Allowed are {', '.join(map(repr, labels))}. Fix the row or add the label to the task's labels. "
+                    "(A split without labels cannot be scored: set its file, source.dev_file or source.test_file, to "
+                    "null, and it is cut from train.)",
+                )
+    bad_rows.end()
+    return {split: [row for row in rows if known.issuperset(row.label)] for split, rows in splits.items()}
 
 
 def _stored(

@@ -543,7 +543,7 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
             if question.id in questions:
                 raise BadRow("duplicate_id", "another question of the file has the same id")
         except BadRow as bad:
-            bad_rows.report(bad.reason, f"{where}: {bad}. Fix it or remove the question.")
+            bad_rows.report(bad.reason, f"{where}: {bad}.", "Fix it or remove the question.")
             continue
         questions[question.id] = question
     return [*questions.values()]
@@ -555,9 +555,14 @@ def _articles(path: Path) -> Iterator[tuple[str, dict[Any, Any]]]:
         content = json.loads(decoded_text(path, "utf-8"))
     except json.JSONDecodeError as error:
         raise DataError(
-            f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole? One with a question a "
+            f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole? One with an object a "
             "line has to end in .jsonl."
         ) from error
+    if isinstance(content, list):
+        raise DataError(
+            f"{path} is a JSON array, and a .json file is read as SQuAD, an object. Give rows an object a line, in a "
+            f"file that ends in .jsonl: jq -c '.[]' {path.name} > {path.stem}.jsonl"
+        )
     for number, article in enumerate(_list(content, "data", f"{path}"), start=1):
         # Annotation tools omit titles; a number keeps the articles apart.
         title = str(_member(article, "title") or "").strip() or f"article {number}"

@@ -41,7 +41,7 @@ from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
-from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
+from bertline.tasks.source_files import fewest_train_rows, no_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
 from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
@@ -200,16 +200,17 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             config, read_documents, same=text_of, name="document", labels=lambda row: row.label
         )
         bad_rows = BadRows(config.source.on_bad_row)
+        if not splits["train"]:
+            raise DataError(no_rows(name, "train", dropped))
         labels = tuple(map(label_in, config.labels or ())) or ordered_labels(
             label for row in splits["train"] for label in row.label
         )
         numbers = {label: number for number, label in enumerate(labels)}
-        stored = {}
-        for split, rows in splits.items():
-            known = with_known_labels(f"tasks.{name}, {split}", rows, labels, bad_rows)
-            stored[split] = SentenceRows.of(
-                (row.id, row.sentences, [numbers[label] for label in row.label]) for row in known
-            )
+        splits = with_known_labels(f"tasks.{name}", splits, labels, bad_rows)
+        stored = {
+            split: SentenceRows.of((row.id, row.sentences, [numbers[label] for label in row.label]) for row in rows)
+            for split, rows in splits.items()
+        }
         smallest = stored["train"].labels[: fewest_train_rows(config, len(stored["train"]))]
         found = [labels[number] for of_row in smallest for number in of_row]
         require_different(name, found, "sentences of train rows have the label", "Check source.labels_column.")

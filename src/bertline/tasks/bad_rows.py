@@ -9,20 +9,22 @@ from typing import Any, Literal
 
 from bertline.foundation.errors import DataError
 
+_MOST_NAMED = 10
+
 
 class BadRow(Exception):  # noqa: N818  (it names a row, and becomes an error only where invalid rows are errors)
-    """An invalid row. `BadRows.report` counts it or turns it into an error."""
+    """An invalid row, which `BadRows` counts or names in an error; the advice may be that of other rows, too."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, advice: str = "Fix or remove the row.") -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.advice = reason, advice
 
 
 class BadRows:
-    """Collects the invalid rows of a source.
+    """Collects the invalid rows of a source, which are an error or are counted.
 
     Args:
-        on_bad_row: `error` raises at the first invalid row; `skip` counts it.
+        on_bad_row: `error` makes `end` raise an error if there are any; `skip` counts them.
         option: Configuration key of `on_bad_row`, for messages; None if there is none.
 
     Example:
@@ -35,19 +37,38 @@ class BadRows:
     def __init__(self, on_bad_row: Literal["error", "skip"], *, option: str | None = "source.on_bad_row") -> None:
         self._on_bad_row = on_bad_row
         self._option = option
+        self._errors: list[tuple[str, str]] = []
+        self.num_errors = 0
+        """Number of invalid rows, where they are errors."""
         self.dropped: Counter[str] = Counter()
         """Number of dropped rows by reason."""
 
-    def report(self, reason: str, message: str) -> None:
-        """Count an invalid row, or fail the stage.
+    def report(self, reason: str, problem: str, advice: str = "") -> None:
+        """Count an invalid row; `problem` begins with its place."""
+        if self._on_bad_row == "skip":
+            self.dropped[reason] += 1
+            return
+        self.num_errors += 1
+        if len(self._errors) < _MOST_NAMED:
+            self._errors.append((problem, advice))
+
+    def end(self) -> None:
+        """End the reading of rows.
 
         Raises:
-            DataError: `on_bad_row` is `error`. The message is the row's, with the option that skips invalid rows.
+            DataError: Rows are invalid and invalid rows are errors. The message has the number of them, the first ten
+                with their advice, and the option that skips invalid rows.
         """
-        if self._on_bad_row == "error":
-            way_out = f" ({self._option}: skip leaves such rows out and counts them.)" if self._option else ""
-            raise DataError(message + way_out)
-        self.dropped[reason] += 1
+        if not self._errors:
+            return
+        problems = [problem for problem, _ in self._errors]
+        hints = [*dict.fromkeys(advice for _, advice in self._errors if advice)]
+        if self._option:
+            hints.append(f"({self._option}: skip leaves such rows out and counts them.)")
+        if self.num_errors == 1:
+            raise DataError(" ".join([*problems, *hints]))
+        first = f"; the first {_MOST_NAMED}" if self.num_errors > _MOST_NAMED else ""
+        raise DataError("\n".join([f"{self.num_errors:,} rows are invalid{first}:", *problems, " ".join(hints)]))
 
 
 def json_object(content: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bertline.foundation.progress import say, warn
 from bertline.kinds.registry import TaskConfig, kind_named
 from bertline.tasks.bad_rows import BadRow, BadRows, text_in
 from bertline.tasks.source_config import TableSourceConfig
-from bertline.tasks.source_files import listed, same_text, trains_nothing
+from bertline.tasks.source_files import listed, no_rows, same_text, trains_nothing
 from bertline.tasks.stored_rows import (
     COLLECTION,
     FORMAT_VERSION,
@@ -110,7 +110,9 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
         return [record.where, *texts]
 
     layout = replace(layout_of(source) if isinstance(source, TableSourceConfig) else JSON_LINES, format="auto")
-    records = parsed_records(path, layout, BadRows("error", option=None), parse)
+    bad_rows = BadRows("error", option=None)
+    records = parsed_records(path, layout, bad_rows, parse)
+    bad_rows.end()
     if not records:
         raise DataError(f"{path} has no rows without labels. Give a file with some, or set unlabelled to null.")
     ids, *texts = map(list, zip(*records, strict=True))
@@ -136,12 +138,7 @@ def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
     """
     for split, rows in task.splits.items():
         if not len(rows) and not (split == "train" and trains_nothing(config)):
-            left_out = ", ".join(f"{number} {reason}" for reason, number in task.dropped.most_common() if number)
-            raise DataError(
-                f"tasks.{name}: the {split} split has no rows. Give its file in the task's source, raise dev_fraction "
-                "or test_fraction, or add rows."
-                + (f" Rows were left out ({left_out}); is the source read as it is meant?" if left_out else "")
-            )
+            raise DataError(no_rows(name, split, task.dropped))
     _check_targets(name, config.metric, task.targets)
     num_train = len(task.splits["train"])
     for size in (config.num_train_rows, *config.label_efficiency_rows):

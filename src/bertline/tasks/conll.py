@@ -77,23 +77,25 @@ def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list
         if len(columns) != first[0][1]:
             raise BadRow(
                 "too_many_columns" if len(columns) > first[0][1] else "too_few_columns",
-                f"{problem}, the file's first row ({first[0][0]}) has {first[0][1]}: {line[:60]!r}. Fix the line, or "
-                "set the separator (tab, whitespace). A word cannot hold it.",
+                f"{problem}, the file's first row ({first[0][0]}) has {first[0][1]}: {line[:60]!r}.",
+                "Fix the line, or set the separator (tab, whitespace). A word cannot hold it.",
             )
         word, tag = (columns[index].strip(" ") for index in (config.word_column, config.tag_column))
         if not word or not tag:
             missing = "tag" if word else "word"
-            raise BadRow(f"empty_{missing}", f"{where} has an empty {missing}: {line[:60]!r}. Fix the line.")
+            raise BadRow(f"empty_{missing}", f"{where} has an empty {missing}: {line[:60]!r}.", "Fix the line.")
         if not TAG.fullmatch(tag):
             raise BadRow(
                 "unknown_tag",
-                f"{where}: the tag is {tag!r}; expected O, B-TYPE, I-TYPE or another letter of IOBES. Set "
-                "source.tag_column, or fix the tag.",
+                f"{where}: the tag is {tag!r}; expected O, B-TYPE, I-TYPE or another letter of IOBES.",
+                "Set source.tag_column, or fix the tag.",
             )
         if config.types is not None and not {*types_of([tag])} <= {*config.types}:
             types = ", ".join(config.types)
             raise BadRow(
-                "unknown_type", f"{where}: the tag is {tag!r}; source.types has {types}. Fix the tag, or add the type."
+                "unknown_type",
+                f"{where}: the tag is {tag!r}; source.types has {types}.",
+                "Fix the tag, or add the type.",
             )
         return word, tag
 
@@ -182,12 +184,13 @@ def _sentences(
             if not pairs:
                 raise BadRow("sentence_without_words", f"{path}:{block[0][0]}: the sentence has no word.")
         except BadRow as bad:
-            bad_rows.report(bad.reason, str(bad))
+            bad_rows.report(bad.reason, str(bad), bad.advice)
             last = bad
             continue
         words, tags = zip(*pairs, strict=True)
         sentences.append(TaggedSentence(begin, document or begin, words, tags))
     if not sentences:
+        bad_rows.end()
         why = "every line is blank or a comment" if last is None else f"the last one: {last}"
         raise DataError(f"{path} has no sentences that can be used: {why}. Give a file with words and tags.")
     return sentences

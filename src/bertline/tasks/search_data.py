@@ -79,14 +79,16 @@ def search_splits(
     bad_rows = BadRows(source.on_bad_row)
     collection = _READERS[type(source)](source, bad_rows)
     texts, known = _kept(collection.documents, "document", bad_rows)
+    queries = {query.id: query.text for query in _kept(collection.queries, "query", bad_rows)[0]}
+    bad_rows.end()
     if not texts:
         raise DataError("The collection has no document with a text. Check the files that the task's source names.")
     documents = Documents([each.id for each in texts], [each.title for each in texts], [each.text for each in texts])
-    queries = {query.id: query.text for query in _kept(collection.queries, "query", bad_rows)[0]}
     judgements = {
         split: _judged(path, collection, queries, known, bad_rows) if isinstance(path, Path) else path
         for split, path in collection.judgements.items()
     }
+    bad_rows.end()
     dropped = Counter(bad_rows.dropped)
     relevant = {split: _with_relevant(task, split, judged, dropped) for split, judged in judgements.items()}
     dropped["query_without_judgements"] += len(queries) - len({query for each in judgements.values() for query in each})

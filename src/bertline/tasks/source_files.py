@@ -51,6 +51,7 @@ def read_splits(
     source: FilesSourceConfig = config.source
     bad_rows = BadRows(config.source.on_bad_row)
     splits = {split: read(file, source, bad_rows) for split, file in split_files(source).items()}
+    bad_rows.end()
     dropped = bad_rows.dropped + complete_splits(
         splits, config, same=same, name=name, kept_together=kept_together, labels=labels
     )
@@ -228,6 +229,19 @@ def drop_repeated(splits: dict[SplitName, list[Item]], key: Callable[[Item], str
         seen |= {key(item) for item in kept}
         splits[split] = kept
     return dropped
+
+
+def no_rows(name: str, split: SplitName, dropped: Counter[str]) -> str:
+    """Return the error message for a split of the task `name` without rows."""
+    left_out = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common() if number)
+    if any(number and reason.startswith(f"{split}_") and "_also_in_" in reason for reason, number in dropped.items()):
+        advice = "Its rows are in other splits, too: give each split a file of its own, or give train alone, and the "
+        advice += "others are cut from it."
+    else:
+        advice = "Give its file in the task's source, raise dev_fraction or test_fraction, or add rows."
+    return f"tasks.{name}: the {split} split has no rows. {advice}" + (
+        f" Rows were left out ({left_out}); is the source read as it is meant?" if left_out else ""
+    )
 
 
 def listed(labels: Sequence[str], most: int = 5) -> str:

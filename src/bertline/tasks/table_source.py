@@ -40,6 +40,8 @@ FORMATS_BY_ENDING: dict[str, TableFormat] = {
     ".parquet": "parquet",
 }
 _GZIP_MAGIC = b"\x1f\x8b"
+# A list that Python or pandas wrote into a cell of text.
+_PRINTED_LIST = re.compile(r"""\s*(\[.*\]|[({]\s*['"].*[)}])\s*""", re.DOTALL)
 _QUOTES_HINT = "If the file has quotes that do not pair up, set quoting to false; else fix the row."
 
 
@@ -151,7 +153,10 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
     if kind is None:
         raise DataError(f"{path}: the ending {ending!r} tells no format. Set format to csv, tsv, jsonl or parquet.")
     if bad_rows is None:
-        bad_rows = BadRows("error", option=None)
+        errors = BadRows("error", option=None)
+        yield from (record for record in read_records(path, layout, errors) if not errors.num_errors)
+        errors.end()
+        return
     if kind == "parquet":
         yield from _parquet_records(path)
         return
@@ -186,9 +191,11 @@ def _parsed(
         try:
             rows.append(parse(record))
         except BadRow as bad:
-            last = f"{source}:{record.line}: {bad}. Fix or remove the row."
-            bad_rows.report(bad.reason, last)
+            problem = f"{source}:{record.line}: {bad}."
+            bad_rows.report(bad.reason, problem, bad.advice)
+            last = f"{problem} {bad.advice}"
     if last is not None and not rows:
+        bad_rows.end()
         raise DataError(f"{source}: no row can be used. The last one: {last}")
     return rows
 
@@ -199,6 +206,8 @@ def value_in(record: Record, column: str | int, option: str = "") -> Any:
     Raises:
         BadRow: There is no such column.
     """
+    if column not in record.values and isinstance(column, int):
+        column = str(column)  # a name that is a number
     if column not in record.values:
         existing = ", ".join(repr(name) for name in record.values) or "none"
         named = f" ({option})" if option else ""
@@ -214,7 +223,7 @@ def _json_records(path: Path, lines: Iterable[str], bad_rows: BadRows) -> Iterat
         try:
             values = json_object(content)
         except BadRow as bad:
-            bad_rows.report(bad.reason, f"{path}:{line}: {bad}. Fix or remove the row.")
+            bad_rows.report(bad.reason, f"{path}:{line}: {bad}.", bad.advice)
             continue
         yield Record(f"{path.name}:{line}", cast("dict[str | int, Any]", values))
 
@@ -254,15 +263,16 @@ def _delimited_records(
             width = len(fields)
         if width is not None and len(fields) != width:
             first = "the header" if layout.header else "the first row"
-            problem = f"{path}:{line} has {len(fields)} fields, {first} has {width}. "
-            problem += _QUOTES_HINT if layout.quoting else "Fix the row."
+            problem = f"{path}:{line} has {len(fields)} fields, {first} has {width}."
+            advice = _QUOTES_HINT if layout.quoting else "Fix the row."
             # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
             if num_lines > 1:
-                raise DataError(problem)
+                raise DataError(f"{problem} {advice}")
             if len(fields) < width:
-                bad_rows.report("too_few_fields", problem)
+                bad_rows.report("too_few_fields", problem, advice)
             else:
-                bad_rows.report("too_many_fields", f"{problem} extra_fields: ignore reads the first fields alone.")
+                advice += " extra_fields: ignore reads the first fields alone."
+                bad_rows.report("too_many_fields", problem, advice)
             continue
         yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
 
@@ -359,6 +369,7 @@ def read_table(
     bad_rows = BadRows(source.on_bad_row)
     read: Callable[..., LabelledSplits[Label]] = table_rows if isinstance(source, TableSourceConfig) else hub_rows
     splits = read(source, read_labels, bad_rows)
+    bad_rows.end()
     return with_all_splits(splits, config, bad_rows.dropped), bad_rows.dropped
 
 
@@ -387,28 +398,44 @@ class SeveralLabels:
             if not 0 <= value < len(self.names):
                 raise BadRow(
                     "unknown_label",
-                    f"the label is {value}, and there are {len(self.names)} classes. A split without labels cannot be "
-                    "scored: set it to null in the task's source, and it is cut from train",
+                    f"the label is {value}, and there are {len(self.names)} classes",
+                    "A split without labels cannot be scored: set it to null in the task's source, and it is cut from "
+                    "train.",
                 )
             word = self.names[int(value)]
-        elif isinstance(value, dict):
-            raise BadRow("unknown_label", f"the label is {value!r}; expected a word or a number")
+        elif isinstance(value, dict | list | tuple | np.ndarray):
+            raise BadRow(
+                "unknown_label",
+                f"the label is {value!r:.80}; expected a word or a number",
+                "Spans, such as Doccano's, are of a token classification: export them as CoNLL, a word and its tag a "
+                "line.",
+            )
         else:
             word = value.strip() if isinstance(value, str) else label_in(value)
         return label_in(_matched(word, self.pattern)) if word else ""
 
     def __call__(self, value: object) -> tuple[str, ...]:
-        """Return the labels of a cell in order, without duplicates.
+        """Return the labels of a cell in order, without duplicates. Numbers in a list are labels if none repeats.
 
         Raises:
-            BadRow: A label is an unknown class index or does not match the pattern.
+            BadRow: The cell is no list of names; a label is an unknown class index or does not match the pattern.
         """
         values: Iterable[object] = [value]
-        if isinstance(value, list | tuple | np.ndarray):
+        if is_list := isinstance(value, list | tuple | np.ndarray):
             values = value
         elif isinstance(value, str) and self.separator is not None:
             values = value.split(self.separator)
-        return tuple(dict.fromkeys(label for each in values if (label := self.word(each))))
+        labels = [label for each in values if (label := self.word(each))]
+        numbers = [each for each in values if isinstance(each, int | float | np.number | np.bool_) and each == each]
+        are_ids = is_list and len(numbers) == len(set(numbers)) and all(map(_is_whole, numbers))
+        is_printed = isinstance(value, str) and self.pattern is None and _PRINTED_LIST.fullmatch(value)
+        if is_printed or (self.names is None and numbers and not are_ids):
+            raise BadRow(
+                "wrong_type",
+                f"the labels are {value!r:.80}, which is no list of names",
+                "Write the names of a row's labels as a list (JSONL, Parquet), or as text with source.label_separator.",
+            )
+        return tuple(dict.fromkeys(labels))
 
 
 class OneLabel(SeveralLabels):
@@ -420,9 +447,11 @@ class OneLabel(SeveralLabels):
         Raises:
             BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
         """
-        if isinstance(value, list | tuple | np.ndarray):
+        if isinstance(value, list | tuple | np.ndarray) and not any(isinstance(each, list | dict) for each in value):
             raise BadRow(
-                "several_labels", f"the label is a list ({value!r}). Set multi_label: true if rows have several labels"
+                "several_labels",
+                f"the label is a list ({value!r:.80})",
+                "Set multi_label: true if rows have several labels.",
             )
         if not (label := self.word(value)):
             raise BadRow("empty_label", "the label is empty")
@@ -453,11 +482,15 @@ class ANumber:
         except ValueError:
             number = math.nan
         if math.isnan(number):
-            raise BadRow("not_a_number", f"{cell!r} is no number. Is source.label_column the right column?")
+            raise BadRow("not_a_number", f"{cell!r} is no number", "Is source.label_column the right column?")
         if not self.low <= number <= self.high:
             scale = f"from {self.low:g} to {self.high:g} (the task's low and high)"
             raise BadRow("number_outside_the_scale", f"{cell} is not on the scale {scale}")
         return number
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool | np.bool_) and float(value).is_integer()
 
 
 def _matched(label: str, pattern: re.Pattern[str] | None) -> str:

@@ -47,7 +47,10 @@ def task(path: Path | str = "", **source: Any) -> TaggingTaskConfig:
 
 def read(folder: Path, text: str, **changes: Any) -> list[Any]:
     (folder / "a.conllu").write_text(text)
-    return read_conllu(folder / "a.conllu", task(**changes).source, BadRows(changes.get("on_bad_row", "error")))
+    bad_rows = BadRows(changes.get("on_bad_row", "error"))
+    sentences = read_conllu(folder / "a.conllu", task(**changes).source, bad_rows)
+    bad_rows.end()
+    return sentences
 
 
 def test_words_are_read_and_multiword_tokens_and_empty_nodes_are_not(tmp_path: Path) -> None:

@@ -20,7 +20,10 @@ def read(tmp_path):
     def make(content, bad_rows=None, **changes):
         path = tmp_path / "train.conll"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_conll(path, tiny.conll_source(**changes), bad_rows or BadRows("error"))
+        bad_rows = bad_rows or BadRows("error")
+        sentences = read_conll(path, tiny.conll_source(**changes), bad_rows)
+        bad_rows.end()
+        return sentences
 
     return make
 

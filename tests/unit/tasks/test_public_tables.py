@@ -12,7 +12,7 @@ from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
-from bertline.tasks.table_source import OneLabel, SeveralLabels, TableLayout, hub_rows, read_records
+from bertline.tasks.table_source import OneLabel, SeveralLabels, TableLayout, hub_rows, read_records, read_table
 from shipped_tasks import shipped
 
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
@@ -113,4 +113,4 @@ def test_class_numbers_of_a_dataset_get_their_names_and_unlabelled_rows_are_bad_
     several = hub_rows(hub_config("somewhere/some", label_column="topics"), SeveralLabels, BadRows("error"))
     assert [row.label for row in several["train"]] == [("art", "sport"), (), ("sport",)]
     with pytest.raises(DataError, match=r"some/train:3.*set it to null"):
-        hub_rows(hub_config("somewhere/some"), OneLabel, BadRows("error"))
+        read_table(hub_config("somewhere/some"), shipped("mrpc", tmp_path), OneLabel)

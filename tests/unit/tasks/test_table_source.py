@@ -160,8 +160,8 @@ def test_one_label_is_a_word(value, label):
     ("value", "labels"),
     [
         ("a|b", ("a", "b")), ("b | a |b|", ("b", "a")), ("", ()), (None, ()), ([], ()), (float("nan"), ()),
-        (["x", " y ", "x"], ("x", "y")), ([1, "1.0", True, "True"], ("1", "true")), ("1|1.0|2", ("1", "2")),
-        (np.array(["x", "y"]), ("x", "y")), ([1, 2], ("1", "2")),
+        (["x", " y ", "x", None], ("x", "y")), ([1, "1.0", "True"], ("1", "true")), ("1|1.0|2", ("1", "2")),
+        (np.array(["x", "y"]), ("x", "y")), ([1, 2.0], ("1", "2")), ("(see b)", ("(see b)",)), ("[a]|b", ("[a]", "b")),
     ],
 )  # fmt: skip
 def test_several_labels_are_a_list_or_words_between_separators(value, labels):
@@ -180,6 +180,30 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
         (OneLabel(None, None, ["no", "yes"]), -1, "unknown_label", "set it to null"),
         (OneLabel(COARSE, None, None), "NUM", "label_without_pattern", "source.label_pattern"),
         (SeveralLabels(COARSE, " ", None), "NUM:dist LOC", "label_without_pattern", "'LOC'"),
+        *(
+            (SeveralLabels(None, ",", None), cell, "wrong_type", "no list of names")
+            for cell in (
+                3,
+                1.5,
+                True,
+                np.int64(3),
+                np.True_,
+                [0, 1, 0],
+                [True, False],
+                [0.2, 0.7],
+                np.array([1.0, 0.0, 1.0]),
+                "['a', 'b']",
+                "[a, b]",
+                "('a', 'b')",
+                "{'a'}",
+                "['a' 'b']",
+            )
+        ),
+        *(
+            (labels(None, None, None), cell, "unknown_label", "expected a word or a number")
+            for labels in (OneLabel, SeveralLabels)
+            for cell in ([["a", "b"], ["c"]], [[0, 5, "PER"]], [{"start": 0, "label": "PER"}])
+        ),
         (ANumber(0, 5), "", "empty_label", "the number is empty"),
         *((ANumber(0, 5), word, "not_a_number", "no number") for word in ("high", "nan", True, "4,5")),
         (ANumber(0, 5), "5.01", "number_outside_the_scale", "from 0 to 5"),
@@ -189,4 +213,28 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
 def test_what_is_no_label_says_why(labels, value, reason, says):
     with pytest.raises(BadRow) as error:
         labels(value)
-    assert error.value.reason == reason and says in str(error.value)
+    assert error.value.reason == reason and says in f"{error.value}. {error.value.advice}"
+    assert "CoNLL" in error.value.advice or "PER" not in str(value), "spans are told where they belong"
+
+
+def test_the_first_ten_bad_rows_are_named_with_their_number_and_each_advice_once():
+    bad_rows = BadRows("error")
+    for line in range(1, 1235):
+        bad_rows.report("empty_text", f"a.csv:{line}: empty.", "Fix it." if line % 2 else "Fill it.")
+    with pytest.raises(DataError) as error:
+        bad_rows.end()
+    first, *named, last = str(error.value).splitlines()
+    assert first == "1,234 rows are invalid; the first 10:"
+    assert named == [f"a.csv:{line}: empty." for line in range(1, 11)]
+    assert last == "Fix it. Fill it. (source.on_bad_row: skip leaves such rows out and counts them.)"
+    BadRows("error").end()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_all_bad_rows_of_a_file_are_named_and_no_row_behind_the_first_is_handed_out(tmp_path, name):
+    lines = ["a,b", "1,2", "1", "3,4", "5,6,7", "8,9"] if name == "a.csv" else ["{}", "x", "{}", "[1]", "{}"]
+    (tmp_path / name).write_text("\n".join(lines))
+    records = read_records(tmp_path / name, layout())
+    next(records)
+    with pytest.raises(DataError, match=rf"2 rows are invalid:\n.*{name}:[23].*\n.*{name}:[45]"):
+        next(records)

@@ -65,6 +65,57 @@ class TestSeveralLabels:
             for text, labels in labels_of(out, split).items():
                 assert labels == TOPICS[int(text.split()[1]) % 4]
 
+    @pytest.mark.parametrize(
+        ("cell", "separator", "says"),
+        [
+            (lambda n: TOPICS[n % 4][:1], None, "no train row has two labels"),
+            (lambda n: TOPICS[n % 4], None, ""),
+            (lambda n: "a;b"[: 1 + 2 * (n % 2)], None, "source.label_separator"),
+            (lambda n: "a;b"[: 1 + 2 * (n % 2)], ";", ""),
+            (lambda n: ["nan", "b"][: 1 + n % 2], None, "a label is 'nan'"),
+        ],
+    )
+    def test_labels_that_are_hardly_meant_are_warned_of(
+        self, tmp_path, task, table_source, built, capsys, cell, separator, says
+    ):
+        rows = [{"text": f"text {number}", "label": cell(number)} for number in range(80)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        source = table_source(tmp_path / "rows.jsonl", label_separator=separator)
+        built(task(source, multi_label=True, metric="micro_f1"))
+        warnings = [
+            line
+            for line in capsys.readouterr().err.splitlines()
+            if line.startswith("warning") and "tasks.mine:" in line
+        ]
+        assert [says in warning for warning in warnings if "no row of" not in warning] == [True] * bool(says)
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize(
+    ("train", "says"),
+    [
+        (
+            labelled(30),
+            r"train split has no rows\. Its rows are in other splits, too.*30 train_row_also_in_dev_or_test",
+        ),
+        ([], r"train split has no rows\. Give its file"),
+    ],
+)
+def test_a_train_split_without_rows_is_the_cause_that_is_named(
+    tmp_path, task, table_source, built, train, says, several
+):
+    write_tsv(tmp_path / "train.tsv", train)
+    write_tsv(tmp_path / "test.tsv", labelled(30))
+    source = table_source(tmp_path, train_file="train.tsv", dev_file="test.tsv", test_file="test.tsv")
+    with pytest.raises(DataError, match=says):
+        built(task(source, multi_label=True, metric="micro_f1") if several else task(source))
+
+
+def test_a_column_may_be_named_by_a_number(tmp_path, task, table_source, built):
+    write_tsv(tmp_path / "rows.tsv", labelled(60), header=("0", "1"))
+    out = built(task(table_source(tmp_path / "rows.tsv", text_column=0, label_column=1)))
+    assert read_task_manifest(out)["labels"] == ["a", "b"]
+
 
 class TestNumbers:
     def test_numbers_and_pairs_are_stored(self, tmp_path, number_task, table_source, built):
