@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import tiny
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
-from bertline.sweep.baselines.linear import RIDGES
+from bertline.sweep.baselines.base import BaselineInputs
+from bertline.sweep.baselines.linear import RIDGES, SVMS, linear_baseline
 from bertline.sweep.baselines.text_features import (
     MOST_CHARACTERS,
     NUM_FEATURES,
@@ -69,6 +71,36 @@ class TestOneLabel:
         assert found["dev"]["accuracy"] > 0.95 and found["test"]["accuracy"] > 0.95
         assert found["settings"]["model"] in ("linear_svm", "complement_naive_bayes")
         assert found == scored(classification, *splits)[name]
+
+    @pytest.mark.parametrize(
+        ("metric", "num_labels", "noise"),
+        [("negative_log_loss", 2, 0.0), ("negative_log_loss", 3, 0.03), ("negative_brier_score", 2, 0.03)],
+    )
+    def test_a_metric_of_probabilities_reads_those_that_dev_has_sharpened(self, inputs, metric, num_labels, noise):
+        random = np.random.default_rng(0)
+
+        def split(num_rows):
+            gold = random.integers(0, num_labels, num_rows)
+            texts = [f"sign{label} {' '.join(f'w{word}' for word in random.integers(0, 99, 5))}" for label in gold]
+            return rows(texts, np.where(random.random(num_rows) < noise, (gold + 1) % num_labels, gold))
+
+        train, dev, test = split(150), split(60), split(100)
+        features = NgramFeatures(train, "word")
+
+        def ngrams(metric):
+            kind = Classification(inputs.task(metric=metric), tuple("abc"[:num_labels]))
+            given = BaselineInputs(kind=kind, train=train, dev=dev, tests={"test": test})
+            return kind, linear_baseline(given, "", "", (train, train.labels), {"": (features, SVMS)})
+
+        (kind, found), (_, by_accuracy) = ngrams(metric), ngrams("accuracy")
+        loss = -kind.score(kind.statistics(test, found.predictions["test"], {}))
+        of_regressions = []
+        for c in (1, 10, 100, 1000):
+            fitted = LogisticRegression(C=c).fit(features(train), train.labels)
+            one = [-kind.score(kind.statistics(some, fitted.predict_proba(features(some)), {})) for some in (dev, test)]
+            of_regressions.append(one)
+        assert loss < 1.2 * min(of_regressions)[1] + 0.001
+        assert "sharpness" in found.settings and "sharpness" not in by_accuracy.settings
 
     def test_characters_know_words_that_train_does_not_have_by_their_parts(self, classification):
         train = rows(["unhappily", "unluckily", "unkindly", "happier", "luckier", "kinder"] * 5, [1, 1, 1, 0, 0, 0] * 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from bertline.kinds.tagging import TagPredictions
 from bertline.sweep.baselines.base import Baseline, BaselineInputs, dev_score
+from bertline.tasks.metrics.classification import PROBABILITY_SCORES
 from bertline.tasks.stored_rows import TaggedRows
 
 Features = Any
@@ -108,6 +110,8 @@ NAIVE_BAYES = tuple(LinearModel("complement_naive_bayes", alpha) for alpha in (0
 """Complement naive Bayes (Rennie et al. 2003) is hard to beat where rows are few and labels many."""
 RIDGES = tuple(LinearModel("ridge", penalty) for penalty in (0.1, 1.0, 10.0, 100.0, 1000.0))
 REGRESSIONS = tuple(LinearModel("logistic_regression", c) for c in (0.01, 0.1, 1.0, 10.0))
+_SHARPNESSES = tuple(2.0**step for step in (0, 0.5, -0.5, 1, -1, 1.5, -1.5, 2, -2))
+"""Powers of a model's probabilities from which dev chooses, nearest to 1 first; dev can be too easy for higher ones."""
 
 
 def linear_baseline(
@@ -122,6 +126,9 @@ def linear_baseline(
 ) -> Baseline:
     """Fit linear models, and take the features and the model that score best on dev.
 
+    For a metric that reads probabilities, dev also chooses how sharp those of each model are (temperature scaling, Guo
+    et al. 2017, arXiv 1706.04599, section 4.2); the sigmoid of an SVM's margin means little by itself.
+
     Args:
         train: Rows to fit on, and what to predict for their features: labels [N], several labels [N, L], or numbers [N]
             for ridge regression. Labels of a task without labels are 0 and 1.
@@ -134,14 +141,29 @@ def linear_baseline(
         features = compute(rows)  # shared by its models, which a scikit-learn pipeline for each would compute again
         fitted |= {(option, model): model.predictor(features, gold, len(given.kind.labels) or 2) for model in models}
     of_dev = {option: compute(given.dev) for option, (compute, _) in grid.items()}
-    best = given.best(fitted, lambda choice: finished(fitted[choice](of_dev[choice[0]]), given.dev))
+    on_dev = {choice: predict(of_dev[choice[0]]) for choice, predict in fitted.items()}
+    powers = _SHARPNESSES if given.kind.config.metric in PROBABILITY_SCORES else (1.0,)
+    choices = itertools.product(fitted, powers)
+    best, power = given.best(choices, lambda choice: finished(_sharpened(on_dev[choice[0]], choice[1]), given.dev))
     option, model = best
     return given.baseline(
         name,
         title,
-        lambda rows: finished(fitted[best](grid[option][0](rows)), rows),
-        {**({setting: option} if option else {}), **model.settings()},
+        lambda rows: finished(_sharpened(fitted[best](grid[option][0](rows)), power), rows),
+        {
+            **({setting: option} if option else {}),
+            **model.settings(),
+            **({"sharpness": power} if len(powers) > 1 else {}),
+        },
     )
+
+
+def _sharpened(probabilities: NDArray[Any], power: float) -> NDArray[Any]:
+    """Return probabilities [N, labels] of which a power, normalized, is taken; with 1 the very values."""
+    if power == 1:
+        return probabilities
+    raised = probabilities.astype(np.float64) ** power
+    return (raised / raised.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 def split_by_row(values: NDArray[Any], lengths: Sequence[int]) -> list[NDArray[Any]]:
