@@ -112,7 +112,7 @@ def combined_seeds(
             continue
         found = {split: read(best, places(seed, split), split) for split in rows}
         by_split = {split: kind.scores(of_split) for split, of_split in found.items()}
-        changes = {"dev": by_split.pop("dev"), "curve": [], "settings": {"k": best.k, "weight": best.weight}}
+        changes = {"dev": by_split["dev"], "curve": [], "settings": {"k": best.k, "weight": best.weight}}
         with folder_written_atomically(combined[-1].folder(plan.job)) as folder:
             (folder / TEST).mkdir()
             for split in by_split:

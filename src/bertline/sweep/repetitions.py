@@ -68,12 +68,14 @@ class Repetition:
         return job.run_folder / "seeds" / f"{self.arm}-{self.kind}-{self.number}-{digest}"
 
     def outcome(self, job: SweepJob) -> dict[str, Any]:
-        """Return the outcome of training: `dev` (all scores), `curve`, `calibration`, `cut_rows`, `time_s`, and `test`
-        for label efficiency. A run that `diverged` has only `time_s`."""
+        """Return the outcome of training, in its precision: `dev` (all scores), by which candidates are compared,
+        `curve`, `calibration`, `cut_rows`, `time_s`, and `test` for label efficiency. A run that `diverged` has only
+        `time_s`."""
         return read_json(self.folder(job) / OUTCOME)
 
     def reading(self, job: SweepJob) -> dict[str, Any]:
-        """Return the results on test: `scores` by split, `degenerate`, `details`, `cut_rows`."""
+        """Return the results of the model as served: `calibration`, `scores` by split, `degenerate`, `details`,
+        `cut_rows`."""
         return read_json(self.folder(job) / TEST / READING)
 
     def diverged(self, job: SweepJob) -> bool:
@@ -84,11 +86,10 @@ class Repetition:
         """Return the number of truncated rows by split, and of truncated documents of a collection (`DOCUMENTS`)."""
         return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
 
-    def array(self, job: SweepJob, name: str, split: SplitName | None = None) -> NDArray[Any]:
-        """Return a saved array: `STATISTICS` of rows, [N, K], of a test split, or of dev without one; `RANKING` of dev
-        or a test split, [N, K], the documents found for each query, which only the arm `encoder` on retrieval has."""
-        folder = self.folder(job) if split is None else self.folder(job) / TEST
-        return np.load(folder / (f"dev_{name}" if split is None else file_of(name, split)), allow_pickle=False)
+    def array(self, job: SweepJob, name: str, split: SplitName) -> NDArray[Any]:
+        """Return a saved array of the model as served: `STATISTICS` of rows, [N, K], of dev or a test split; `RANKING`,
+        [N, K], the documents found for each query, which only the arm `encoder` on retrieval has."""
+        return np.load(self.folder(job) / TEST / file_of(name, split), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
@@ -268,19 +269,28 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     device = attention_device(bench.machine.device, bench.machine.precision)
     attention = choose_attention(bench.runtime.attention, device, longest)
     model = arm.kind.load_model(repetition.folder(job) / MODEL, attention=attention.kind).to(bench.machine.device)
-    calibration = repetition.outcome(job)["calibration"]
     # In fp32, as a loaded model computes, so that the reported scores are those of the model as served.
     exact = replace(bench.machine, precision="fp32")
-    scores: dict[SplitName, dict[str, float]] = {}
-    reading: dict[str, Any] = {"scores": scores, "cut_rows": {}}
+    dev, is_search = arm.split("dev"), isinstance(arm.kind, Retrieval) and repetition.arm == best.arm
+    dev_statistics = np.load(repetition.folder(job) / f"dev_{STATISTICS}", allow_pickle=False)
+    calibration = repetition.outcome(job)["calibration"]
+    of_dev = arm.kind.predict(model, dev.encoded, exact) if calibration or is_search else None
+    if calibration:
+        calibration = arm.kind.calibrate(dev.rows, of_dev)
+        dev_statistics = arm.kind.statistics(dev.rows, of_dev, calibration)
+    scores: dict[SplitName, dict[str, float]] = {"dev": arm.kind.scores(dev_statistics)}
+    reading: dict[str, Any] = {"calibration": calibration, "scores": scores, "cut_rows": {}}
     reading["num_parameters"] = sum(parameter.numel() for parameter in model.parameters())
     with folder_written_atomically(repetition.folder(job) / TEST) as folder:
+        np.save(folder / file_of(STATISTICS, "dev"), dev_statistics)
+        if isinstance(of_dev, Found):
+            np.save(folder / file_of(RANKING, "dev"), of_dev.documents)
         for name in test_splits(job):
             split = arm.split(name)
             started = time.monotonic()
             predictions = arm.kind.predict(model, split.encoded, exact)
             reading.setdefault("ms_per_row", 1000 * (time.monotonic() - started) / len(split.rows))  # of `test`
-            if isinstance(predictions, Found) and repetition.arm == best.arm:
+            if is_search:
                 np.save(folder / file_of(RANKING, name), predictions.documents)
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
             scores[name] = arm.kind.scores(statistics_of_rows)
@@ -294,9 +304,6 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
             if repetition == best:
                 table = arm.kind.table(split.rows, predictions, calibration)
                 pq.write_table(table, folder / file_of(PREDICTIONS, name))
-        if isinstance(arm.kind, Retrieval) and repetition.arm == best.arm:
-            of_dev = arm.kind.predict(model, arm.split("dev").encoded, exact)
-            np.save(folder / file_of(RANKING, "dev"), of_dev.documents)
         write_json(folder / READING, reading)
     return f"{repetition.arm}, seed {repetition.seed}: {scores['test'][job.task.metric]:.3f} on test"
 

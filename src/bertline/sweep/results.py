@@ -98,7 +98,7 @@ def comparisons_by_split(
 
 def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
     """Return the winner's scores on dev, by which versions of a model are compared later."""
-    statistics = [seed.array(plan.job, STATISTICS) for seed in seeds]
+    statistics = [seed.array(plan.job, STATISTICS, "dev") for seed in seeds]
     system = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
     return _measured(plan, "dev", {ENCODER: system})[ENCODER]
 
@@ -133,7 +133,8 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Dif
     best, metric = max(arms, key=lambda name: arms[name]["dev_mean"]), metric_name(result["metric"])
     exported = "and is exported" if best == ENCODER else f"and {titles[ENCODER]} is exported"
     said = f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {exported}. "
-    said += f"On test, what is exported cannot be told from {', '.join(equals) or 'none of the others'}."
+    told = f"cannot be told from {', '.join(equals)}" if equals else "can be told from each of the others"
+    said += f"On test, what is exported {told}."
     heads = ["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"]
     heads_of_pairs = ["encoder", "minus", f"test {metric}", "95 % interval", "p (Holm)", "better"]
     shown = [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()]
@@ -306,7 +307,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         **({"teacher": read_json(job.run_folder / TEACHER)} if job.task.teacher is not None else {}),
         "best": {
             "seed": best.seed,
-            "dev": best.outcome(job)["dev"][job.task.metric],
+            "dev": reading["scores"]["dev"][job.task.metric],
             "test": reading["scores"]["test"][job.task.metric],
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
@@ -331,7 +332,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         kind = kind_of(job, start)
         shutil.copytree(best.folder(job) / MODEL, folder / "best")  # a folder that `bertline.load` opens
         copy_tokenizer(start.folder, folder / "best", max_length=kind.config.max_length)
-        write_task_file(folder / "best", kind, best.outcome(job)["calibration"])
+        write_task_file(folder / "best", kind, reading["calibration"])
         content = {
             **{key: result[key] for key in ("task", "task_kind", "metric", "labels")},
             "best_seed": best.seed,
@@ -385,9 +386,8 @@ def _arm(
     plan: PlannedSweep, arm: Arm, outcomes: Outcomes, comparisons: Mapping[SplitName, Comparisons]
 ) -> dict[str, Any]:
     job, metric, winners = plan.job, plan.job.task.metric, outcomes.winners[arm]
-    dev = [seed.outcome(job)["dev"] for seed in winners]
     readings = [seed.reading(job) for seed in winners]
-    by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
+    by_split = {split: [reading["scores"][split] for reading in readings] for split in ("dev", *test_splits(job))}
     scores = {split: means(of_split) for split, of_split in by_split.items()}
     num_diverged = num_diverged_seeds(job, winners, outcomes.candidates)
     candidates = []
@@ -418,8 +418,8 @@ def _arm(
         "seeds": [
             {
                 "seed": seed.seed,
-                "dev": dev[place][metric],
-                "test": readings[place]["scores"]["test"][metric],
+                "dev": by_split["dev"][place][metric],
+                "test": by_split["test"][place][metric],
                 "scores": {split: by_split[split][place] for split in by_split},
                 "degenerate": readings[place]["degenerate"],
                 "time_s": seed.outcome(job)["time_s"],

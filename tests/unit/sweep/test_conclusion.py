@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bertline.foundation.verdicts import Measured
-from bertline.sweep.results import Comparisons, conclusion, strongest_opponent
+from bertline.sweep.results import Comparisons, conclusion, encoders_part, strongest_opponent
 
 ROWS = np.linspace(-0.2, 0.2, 30)
 
@@ -48,6 +48,23 @@ def test_the_sentence_says_whether_the_encoder_beats_the_opponent_that_is_strong
     if encoder == 0.4:  # the typographic minus, in the interval too
         assert re.search(r"\(difference −0\.100, 95 % interval −0\.\d{3} to −0\.\d{3}", found["sentence"])
     assert ("could have seen" in found["sentence"]) is (encoder == 0.501)
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ((0.4, 0.8), "can be told from each of the others"),
+        ((0.4, 0.601), "cannot be told from encoder_3"),
+        ((0.599, 0.601), "cannot be told from encoder_2, encoder_3"),
+    ],
+)
+def test_of_several_encoders_the_sentence_names_those_that_may_be_as_good(others, told):
+    scores = {"encoder": 0.6, "encoder_2": others[0], "encoder_3": others[1]}
+    sizes = {"dev_std": None, "test_std": None, "num_parameters": 1, "ms_per_row": 1.0}
+    arms = {name: {"title": name, "dev_mean": score, "test_mean": score, **sizes} for name, score in scores.items()}
+    pairs = Comparisons({name: of(score) for name, score in scores.items()}).pairs()
+    sentence = encoders_part({"arms": arms, "metric": "accuracy"}, pairs)["sentence"]
+    assert sentence.endswith(f"On test, what is exported {told}.")
 
 
 def test_the_encoder_is_judged_alone_and_combined():

@@ -10,6 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
+import bertline
 import tiny
 from bertline.finetuning.finetune import DivergedError
 from bertline.foundation.errors import ConfigError
@@ -23,6 +24,7 @@ from bertline.sweep.repetitions import chosen_encoder
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, NumberRows, write_rows
+from bertline.training import devices
 from finetuning_inputs import events_of, swept
 from sweep_pieces import result_of
 
@@ -211,6 +213,28 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
     # Its one run is all there is, so the noise is known: that of the rows, and of the seeds of the other.
     assert figures["beats_random_weights"] == AS_NUMBER[result["comparison"]["verdict"]]
     assert encoder["test_std"] is None
+
+
+def test_the_exported_model_has_the_scores_that_are_reported_whatever_it_was_trained_in(
+    inputs, input_folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(devices, "resolve_precision", lambda *_: "bf16")
+    folder = tmp_path / "task"
+    shutil.copytree(input_folder / "task", folder)
+    rows = {split: inputs.learnable_rows(300, seed=seed) for seed, split in enumerate(("train", "dev", "test"))}
+    for split, of_split in rows.items():
+        of_split.labels[::3] ^= 1
+        write_rows(folder, split, of_split)
+    # Hardly trained, so that probabilities lie close to each other, and a threshold between many of them.
+    fine_tuning = inputs.fine_tuning(num_epochs=1, learning_rate=3e-4)
+    sweep = inputs.sweep(space={}, random_weights_baseline="never", fine_tuning=fine_tuning)
+    task = inputs.task(metric="accuracy", threshold_metric="accuracy", label_efficiency_rows=(), num_train_rows=None)
+    job = inputs.sweep_job(input_folder, tmp_path / "run", task=task, sweep=sweep, task_folder=folder)
+    _, result = swept(job)
+    model = bertline.load(job.run_folder / "result" / "best")
+    for split in ("dev", "test"):
+        predicted = [inputs.LABELS.index(one.label) for one in model.predict(rows[split].texts)]
+        assert result["best"][split] == pytest.approx(np.mean(rows[split].labels == predicted)), split
 
 
 def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_folder, tmp_path, monkeypatch):
