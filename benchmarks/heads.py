@@ -24,7 +24,7 @@ from records import HERE, add_record_arguments, current_commit
 import bertline
 from bertline.foundation.parallel import processor_name
 from bertline.inside.heads import ablate_language_model, measure_heads, table_of
-from bertline.tasks.conll import read_treebank
+from bertline.tasks.treebank import read_treebank
 
 DATA = HERE.parents[1] / "shared/data/tasks/ud_english_ewt"
 ABLATION_SENTENCES = 200

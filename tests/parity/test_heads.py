@@ -9,7 +9,7 @@ import transformers
 
 import bertline
 from bertline.encoders.head_measures import Treebank, head_hits, spread
-from bertline.tasks.conll import read_treebank
+from bertline.tasks.treebank import read_treebank
 from planted_heads import naive_hits
 
 EWT = Path(__file__).resolve().parents[3] / "shared/data/tasks/ud_english_ewt/en_ewt-ud-dev.conllu"

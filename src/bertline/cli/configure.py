@@ -107,7 +107,8 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
     content = {"task_name": None, **{section: mapping[section] for section in SECTIONS}}
     write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
     for stage in STAGES:
-        write_json(CODE / stage.name, code_fingerprint(stage))
+        for task, of_task in config.tasks.items() if stage.per_task else ((None, None),):
+            write_json(CODE / stage.full_name(task), code_fingerprint(stage, of_task and of_task.kind))
     for running in locked_folders(Path(config.runtime.runs_folder)):
         say(
             f"stage {running.parent.name} is running with the configuration it started with ({running}/config.yaml). "

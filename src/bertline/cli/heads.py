@@ -11,7 +11,7 @@ from bertline.cli.project import folder_or_name, of_caller
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import say
-from bertline.tasks.conll import read_treebank
+from bertline.tasks.treebank import read_treebank
 
 
 def heads(arguments: list[str]) -> None:

@@ -53,7 +53,7 @@ class Treebank:
 
     @classmethod
     def of(cls, sentences: Sequence[Any], tokenizer: Tokenizer, *, max_length: int) -> Treebank:
-        """Encode sentences (`tasks.conll.ParsedSentence`) of at most `max_length` tokens; DataError if none is."""
+        """Encode sentences (`tasks.treebank.ParsedSentence`) of at most `max_length` tokens; DataError if none is."""
         tokens = iter(tokenizer.encode_words([word for sentence in sentences for word in sentence.words]))
         # Of a word such as a variation selector no token is left.
         encoded = [(one, [next(tokens) or [tokenizer.unk_id] for _ in one.words]) for one in sentences]

@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.parallel import batches
+from bertline.foundation.text_files import numbered_lines
 from bertline.kinds.base import InputColumn
 from bertline.tasks.bad_rows import BadRow, require_whole_characters, text_in
-from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, numbered_lines, read_records
+from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, read_records
 
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, Any]

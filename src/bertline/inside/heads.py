@@ -32,7 +32,7 @@ from bertline.foundation.verdicts import Measured, adjusted, compared, measured
 from bertline.inference.model import LoadedModel
 from bertline.modeling.bert import BertModel
 from bertline.modeling.initialization import initialize
-from bertline.tasks.conll import ParsedSentence, read_treebank
+from bertline.tasks.treebank import ParsedSentence, read_treebank
 
 _FEWEST_SENTENCES = 12  # with fewer, a part of the treebank may have no word of a relation at all
 # Of BERT-base, with the names of Stanford Dependencies; the last is likely that of another row (`NOTES`).

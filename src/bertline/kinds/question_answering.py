@@ -19,6 +19,7 @@ from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import Part, Sequences, assembled, outputs_of, tensors, window_starts
 from bertline.foundation.errors import DataError
+from bertline.foundation.text_files import decoded_text
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
 from bertline.tasks.config import BaseTaskConfig, require_at_least
@@ -26,7 +27,7 @@ from bertline.tasks.metrics.answers import answer_scores, best_no_answer_thresho
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows
-from bertline.tasks.table_source import JSON_LINES, decoded_text, read_records
+from bertline.tasks.table_source import JSON_LINES, read_records
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn

@@ -20,10 +20,10 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
 from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictions
-from bertline.tasks import entities as metrics
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conll, tagged_rows, tagged_splits
-from bertline.tasks.entities import types_of
+from bertline.tasks.entities import OUTSIDE, entities, types_of
+from bertline.tasks.metrics import entities as metrics
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.source_files import num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
@@ -117,12 +117,12 @@ class TokenClassification(Tagging):
                 )
         all_types = set(types or set().union(*types_by_split.values()))
         counts = {
-            split: Counter(kind for sentence in sentences for kind, _, _ in metrics.entities(sentence.tags))
+            split: Counter(kind for sentence in sentences for kind, _, _ in entities(sentence.tags))
             for split, sentences in splits.items()
         }
         return BuiltTask(
             splits={split: tagged_rows(rows) for split, rows in splits.items()},
-            labels=(metrics.OUTSIDE, *(f"{letter}-{each}" for each in sorted(all_types) for letter in "BI")),
+            labels=(OUTSIDE, *(f"{letter}-{each}" for each in sorted(all_types) for letter in "BI")),
             dropped=dropped,
             # Words outside of entities are a target, too.
             targets={
@@ -224,7 +224,7 @@ class TokenClassification(Tagging):
     def served_words(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Entity]:
         """Return the entities of a text, in text order."""
         served = []
-        for kind, first, last in sorted(metrics.entities(tags), key=lambda entity: entity[1]):
+        for kind, first, last in sorted(entities(tags), key=lambda entity: entity[1]):
             start, end = places[first][0], places[last][1]
             served.append(Entity(kind, text[start:end], start, end, min(scores[first : last + 1])))
         return served

@@ -31,6 +31,7 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.base import means, sum_names
 from bertline.pretraining.plan import Plan, shuffled
+from bertline.tasks.treebank import read_treebank
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION, MASK
 from bertline.training.devices import Machine, evaluating, sum_over_ranks
@@ -441,11 +442,6 @@ class HeadProbe(Probe):
     machine: Machine
 
     def __post_init__(self) -> None:
-        try:
-            from bertline.tasks.conll import read_treebank
-        except ImportError as error:  # of a bare GPU image
-            raise ConfigError(f"pretrain.head_probe reads a treebank, which needs {error.name}: install it.") from error
-
         self.every_steps = self.config.every_steps
         used = spread(read_treebank(Path(self.config.treebank).expanduser()), self.config.max_sentences)
         self.halves = [Treebank.of(part, self.tokenizer, max_length=self.max_length) for part in halves(used)]

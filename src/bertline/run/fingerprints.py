@@ -3,7 +3,8 @@
 The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
 (`pipelines/STAGE.py`), of the modules that turn its configuration into work, and of every bertline module that these
 import, directly or not, at the top of a file or inside a function. Of a kind of task it covers what the stage uses
-(`MEMBERS_OF_STAGES`): a changed report leaves the sweep alone. The fingerprint also covers the files next to
+(`MEMBERS_OF_STAGES`): a changed report leaves the sweep alone. That of a stage of one task covers the kind of this
+task and no other: a new baseline re-runs the sweeps that have it. The fingerprint also covers the files next to
 these modules that they use: templates and reference curves.
 """
 
@@ -13,7 +14,7 @@ import ast
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -43,7 +44,7 @@ _WITHOUT_MEANING = frozenset({
 })  # fmt: skip
 # The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
 _PACKAGES_WITHOUT_MEANING = ("bertline.cli.", "bertline.tracking.")
-_KINDS = "bertline.kinds."
+_KINDS, _REGISTRY = "bertline.kinds.", "bertline.kinds.registry"
 MEMBERS_OF_STAGES: dict[str, tuple[str, ...]] = {
     "task_data": ("build",),
     "sweep": ("baselines",),
@@ -57,22 +58,32 @@ _ROWS = "task_data"
 _ABOVE_ROWS = tuple(f"bertline.{name}." for name in ("encoders", "finetuning", "modeling", "sweep", "training"))
 
 
-def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, str]:
+def code_fingerprint(stage: Stage, kind: str | None = None, *, source: Path | None = None) -> dict[str, str]:
     """Return a digest of every module that a stage's result depends on, by its name or the path of a recipe.
 
     Args:
+        stage: The stage.
+        kind: The kind of its task, if it is run once for each.
         source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
             loaded from.
     """
-    return _closure([stage.name, *stage.modules], source or _SOURCE, stage.name)
+    own = []
+    if kind is not None:
+        from bertline.kinds.registry import kind_named  # which loads numpy: the stage `versions` does without
+
+        own = [base.__module__ for base in kind_named(kind).__mro__]
+    return _closure([stage.name, *stage.modules, *own], source or _SOURCE, stage.name, own)
 
 
 def reader_fingerprint() -> str:
     """Return a digest of the code that reads documentation strings."""
-    return hashlib.sha256(json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE, "corpus")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE, "corpus", [])).encode()
+    ).hexdigest()
 
 
-def _closure(waiting: list[str], root: Path, stage: str) -> dict[str, str]:
+def _closure(waiting: list[str], root: Path, stage: str, own_kind: Sequence[str]) -> dict[str, str]:
+    """Return the digests of modules and all that they import; of the kinds of tasks, `own_kind` if it has any."""
     # An installed wheel has no recipes next to it; those in the working directory are used.
     recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
     reached: dict[str, str] = {}
@@ -80,7 +91,7 @@ def _closure(waiting: list[str], root: Path, stage: str) -> dict[str, str]:
         module = waiting.pop()
         if module in _WITHOUT_MEANING or module.startswith(_PACKAGES_WITHOUT_MEANING):
             continue
-        if stage == _ROWS and module.startswith(_ABOVE_ROWS):
+        if (stage == _ROWS and module.startswith(_ABOVE_ROWS)) or (own_kind and module == _REGISTRY):
             continue
         of_package = module.split(".")[0] == _PACKAGE
         base = (root if of_package else recipes).joinpath(*module.split("."))
@@ -91,7 +102,8 @@ def _closure(waiting: list[str], root: Path, stage: str) -> dict[str, str]:
         if key in reached:
             continue
         of_stage = stage if module.startswith(_KINDS) else None
-        reached[key], imports = _read(path.read_text(encoding="utf-8"), of_stage)
+        is_own = not own_kind or module in own_kind
+        reached[key], imports = _read(path.read_text(encoding="utf-8"), of_stage, is_own)
         waiting.extend(name for name in imports if not of_package or name.split(".")[0] == _PACKAGE)
         if of_package:
             for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
@@ -108,17 +120,18 @@ def syntax_digest(tree: ast.AST) -> str:
 
 
 @cache  # most modules are part of several stages
-def _read(text: str, stage: str | None) -> tuple[str, tuple[str, ...]]:
+def _read(text: str, stage: str | None, is_own: bool) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(text)
     if stage is not None:
-        _keep_used(tree, stage)
+        _keep_used(tree, stage, is_own)
     return syntax_digest(tree), tuple(_imports(tree))
 
 
-def _keep_used(tree: ast.Module, stage: str) -> None:
-    """Remove from a file of `kinds`, in place, the members of kinds that the stage does not use, and then the private
-    definitions and the imports that nothing else mentions."""
-    own = {*MEMBERS_OF_STAGES.get(stage, ())}
+def _keep_used(tree: ast.Module, stage: str, is_own: bool) -> None:
+    """Remove from a file of `kinds`, in place, the members of kinds that the stage does not use (of a kind that is not
+    its task's own, all of `MEMBERS_OF_STAGES`), and then the private definitions and the imports that nothing else
+    mentions."""
+    own = {*MEMBERS_OF_STAGES.get(stage, ())} if is_own else set()
     of_others = {member for members in MEMBERS_OF_STAGES.values() for member in members} - own
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     for node in classes:

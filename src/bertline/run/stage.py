@@ -266,7 +266,7 @@ def open_stage(
     made_of = {
         "sections": tracked_sections(stage, task, config),
         "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
-        "code": code_fingerprint(stage),
+        "code": code_fingerprint(stage, config.tasks[task].kind if task else None),
         "versions": stage_versions(stage, task, to_mapping(config)),
     }
     run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)

@@ -31,7 +31,7 @@ from bertline.run.stages import (
     USER_UNLABELLED,
     USER_VOCABULARY,
 )
-from bertline.tasks.conll import read_treebank
+from bertline.tasks.treebank import read_treebank
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 
 _PLACEHOLDER = ".place"

@@ -16,10 +16,10 @@ from bertline.tasks.entities import TAG, to_iob2, types_of
 from bertline.tasks.source_config import ConllSourceConfig, ConlluSourceConfig, Separator
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import SplitName, TaggedRows
-from bertline.tasks.table_source import decoded_text
+from bertline.tasks.treebank import CONLLU_WIDTH, CONLLU_WORD, sentence_blocks
 
 _UNSEEN = {"Cc", "Cf", "Co", "Zs", "Zl", "Zp", "Mn"}
-_CONLLU_WIDTH, _CONLLU_WORD, _CONLLU_TAGS = 10, 1, {"upos": 3, "xpos": 4}
+_CONLLU_TAGS = {"upos": 3, "xpos": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,6 @@ class TaggedSentence:
     words: tuple[str, ...]
     """Words of the sentence: at least one, none empty."""
     tags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedSentence:
-    """One sentence of a treebank."""
-
-    document: str
-    words: tuple[str, ...]
-    heads: tuple[int, ...]
-    """Place of each word's head, from 1; 0 for the root."""
-    relations: tuple[str, ...]
-    """With subtypes: `nmod:poss`."""
 
 
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
@@ -112,49 +100,20 @@ def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> li
 
     def word_and_tag(where: str, line: str) -> tuple[str, str] | None:
         columns = line.split("\t")
-        if len(columns) != _CONLLU_WIDTH:
+        if len(columns) != CONLLU_WIDTH:
             raise BadRow(
                 "wrong_number_of_columns",
                 f"{where} has {len(columns)} columns separated by tabs, CoNLL-U has ten: {line[:60]!r}.",
             )
         if not columns[0].isdecimal():
             return None
-        word, tag = columns[_CONLLU_WORD].strip(), columns[_CONLLU_TAGS[source.tags]].strip()
+        word, tag = columns[CONLLU_WORD].strip(), columns[_CONLLU_TAGS[source.tags]].strip()
         if not word or tag in ("", "_"):
             missing = f"no tag in its column {source.tags}" if word else "no word"
             raise BadRow("missing_tag" if word else "missing_word", f"{where} has {missing}: {line[:60]!r}.")
         return word, tag
 
     return _sentences(path, "utf-8", lambda line: line.startswith("#"), word_and_tag, bad_rows)
-
-
-def read_treebank(path: Path) -> list[ParsedSentence]:
-    """Read words, heads and relations of a CoNLL-U file, plain or gzip, without multiword tokens and empty nodes.
-
-    DataError if the file has no sentence or no relations, or a line is invalid; the message names the line.
-    """
-    sentences: list[ParsedSentence] = []
-    for document, block in _blocks(path, "utf-8", lambda line: line.startswith("#")):
-        words: list[tuple[str, int, str]] = []
-        last = sum(line.partition("\t")[0].isdecimal() for _, line in block)
-        for number, line in block:
-            columns, where, place = line.split("\t"), f"{path}:{number}", str(len(words) + 1)
-            is_word = columns[0].isdecimal()
-            if len(columns) != _CONLLU_WIDTH or (is_word and columns[0] != place) or not columns[_CONLLU_WORD].strip():
-                raise DataError(f"{where}: expected ten columns of word {place}, found {line[:60]!r}.")
-            if is_word:
-                head, relation = columns[6:8]
-                if not head.isdecimal() or int(head) > last or head == place or relation == "_":
-                    raise DataError(
-                        f"{where}: head and relation are {head!r} and {relation!r}; a parsed treebank has another "
-                        f"word, 1 to {last}, or 0 (root)."
-                    )
-                words.append((columns[_CONLLU_WORD], int(head), relation))
-        if words:
-            sentences.append(ParsedSentence(document or f"{path.name}:{block[0][0]}", *zip(*words, strict=True)))
-    if not sentences:
-        raise DataError(f"{path} has no words. Give a treebank in the format CoNLL-U.")
-    return sentences
 
 
 def split_columns(line: str, separator: Separator) -> list[str]:
@@ -176,7 +135,7 @@ def _sentences(
     """Return the sentences of a file; `word_and_tag` reads a line at a place, `is_comment` a line before a sentence."""
     sentences: list[TaggedSentence] = []
     last = None
-    for document, block in _blocks(path, encoding, is_comment):
+    for document, block in sentence_blocks(path, encoding, is_comment):
         begin = f"{path.name}:{block[0][0]}"
         try:
             read = [word_and_tag(f"{path}:{number}", line) for number, line in block]
@@ -194,26 +153,6 @@ def _sentences(
         why = "every line is blank or a comment" if last is None else f"the last one: {last}"
         raise DataError(f"{path} has no sentences that can be used: {why}. Give a file with words and tags.")
     return sentences
-
-
-def _blocks(
-    path: Path, encoding: str, is_comment: Callable[[str], bool]
-) -> Iterator[tuple[str | None, list[tuple[int, str]]]]:
-    """Yield the document and the numbered lines of each sentence; None before the first mark of a document."""
-    document: str | None = None
-    block: list[tuple[int, str]] = []
-    # Only line feeds end a line: words may contain rarer separators.
-    for number, line in enumerate([*decoded_text(path, encoding).split("\n"), ""], start=1):
-        line = line.removesuffix("\r")
-        comment = not block and is_comment(line)
-        is_mark = line.startswith("-DOCSTART-") or (comment and line.startswith("# newdoc"))
-        if block and (is_mark or not line.strip()):
-            yield document, block
-            block = []
-        if is_mark:
-            document = f"{path.name}:{number}"
-        elif line.strip() and not comment:
-            block.append((number, line))
 
 
 def tagged_splits(

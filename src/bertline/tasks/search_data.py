@@ -15,6 +15,7 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
+from bertline.foundation.text_files import decoded_text, numbered_lines
 from bertline.tasks.bad_rows import BadRow, BadRows, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import (
@@ -25,7 +26,7 @@ from bertline.tasks.source_config import (
 )
 from bertline.tasks.source_files import capped, cut_by_key, drop_repeated, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
-from bertline.tasks.table_source import JSON_LINES, Record, decoded_text, numbered_lines, parsed_records
+from bertline.tasks.table_source import JSON_LINES, Record, parsed_records
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource

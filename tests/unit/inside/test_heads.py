@@ -24,7 +24,7 @@ from bertline.inside.heads import (
     table_of,
     without_head,
 )
-from bertline.tasks.conll import ParsedSentence, read_treebank
+from bertline.tasks.treebank import ParsedSentence, read_treebank
 
 SIZES = {"initializer_range": 0.5, "max_position_embeddings": 24}
 

@@ -14,13 +14,14 @@ from bertline.run.stages import STAGES, stage_named
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 PRETRAIN = stage_named("pretrain")
+TRIED_KINDS = ("classification", "regression", "retrieval", "summarisation")
+"""The last one inherits from a kind that uses functions of the first one's module."""
 
 
 @pytest.fixture(scope="session")
 def parsed() -> None:
     """All modules have been parsed once: what was parsed is remembered by its text."""
-    for stage in STAGES:
-        code_fingerprint(stage, source=SOURCE)
+    fingerprints(SOURCE)
 
 
 @pytest.fixture
@@ -32,17 +33,30 @@ def source(tmp_path: Path, parsed: None) -> Path:
     return tmp_path / "src"
 
 
+def fingerprints(source: Path) -> dict[str, dict[str, str]]:
+    """The fingerprint of each stage; of a stage of one task, those of each kind: sweep@regression."""
+    return {
+        stage.full_name(kind): code_fingerprint(stage, kind, source=source)
+        for stage in STAGES
+        for kind in (TRIED_KINDS if stage.per_task else (None,))
+    }
+
+
 def changed(source: Path, module: str, old: str, new: str) -> set[str]:
     """The stages whose fingerprint changes when `old` becomes `new` in a module."""
-    before = {stage.name: code_fingerprint(stage, source=source) for stage in STAGES}
+    before = fingerprints(source)
     path = (source if module.startswith("bertline.") else source.parent).joinpath(*module.split(".")).with_suffix(".py")
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    return {stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]}
+    return {name for name, found in fingerprints(source).items() if found != before[name]}
 
 
-REPORTED = {"sweep", "evaluate", "export"}
+def each(stage: str) -> set[str]:
+    return {f"{stage}@{kind}" for kind in TRIED_KINDS}
+
+
+REPORTED = {"sweep@regression", "evaluate", "export"}
 CHANGES = [
     # Comments, words and the command line.
     ("modeling.attention", "from __future__", "# a remark\nfrom __future__", set()),
@@ -51,19 +65,40 @@ CHANGES = [
     ("cli.composition", "resolve=True", "resolve=False", set()),  # what it composes is a dependency of its own
     # What turns configuration into work.
     ("pretraining.job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
-    ("sweep.bench", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", {"sweep"}),
+    ("sweep.bench", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", each("sweep")),
     ("run.summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
     # A kind of task, part by part.
     ("kinds.regression", "F.mse_loss(outputs, batch", "2 * F.mse_loss(outputs, batch", REPORTED),
     ("kinds.regression", "return low + span * shares", "return low - span * shares", REPORTED),
-    ("kinds.regression", "for row in rows], dtype=np.float64)", "for row in rows], dtype=np.float32)", {"task_data"}),
-    ("kinds.regression", '"mean of train"', '"the mean of train"', {"sweep"}),
+    (
+        "kinds.regression",
+        "for row in rows], dtype=np.float64)",
+        "for row in rows], dtype=np.float32)",
+        {"task_data@regression"},
+    ),
+    ("kinds.regression", '"mean of train"', '"the mean of train"', {"sweep@regression"}),  # a baseline
     ("kinds.regression", "taken for", "answered", {"evaluate"}),
     ("kinds.regression", "Numbers can lie", "Figures can lie", {"export"}),
-    ("kinds.regression", "low must be below", "low has to be below", {"task_data", *REPORTED}),
+    ("kinds.regression", "low must be below", "low has to be below", {"task_data@regression", *REPORTED}),
     # What a method imports, where the method is used.
     ("export.usage", "def code_span", "UNUSED = 1\n\n\ndef code_span", {"export"}),
-    ("finetuning.encoding", "SCORING_BATCH_SIZE = 64", "SCORING_BATCH_SIZE = 65", REPORTED),
+    (
+        "finetuning.encoding",
+        "SCORING_BATCH_SIZE = 64",
+        "SCORING_BATCH_SIZE = 65",
+        {*each("sweep"), "evaluate", "export"},
+    ),
+    # What the pretraining does not know: a score, a reader of tables, a baseline.
+    (
+        *("tasks.metrics.classification", "def ", "UNUSED = 1\n\n\ndef "),
+        {*each("sweep"), "task_data@classification", "task_data@summarisation", "evaluate", "export"},
+    ),
+    (
+        *("tasks.table_source", "def ", "UNUSED = 1\n\n\ndef "),
+        {*each("task_data"), "sweep@summarisation", "evaluate", "export"},
+    ),
+    ("kinds.classification", '"most frequent labels" if', '"labels" if', {"sweep@classification"}),
+    ("kinds.retrieval", "from bertline.sweep.baselines.vectors import NAMES", "NAMES = ()", {"sweep@retrieval"}),
 ]
 
 
@@ -77,13 +112,19 @@ def test_a_change_of_code_changes_the_stages_that_use_it_alone(
 @pytest.mark.parametrize(
     ("module", "old", "new", "stages", "others"),
     [
-        ("foundation.seeds", "digest_size=8", "digest_size=9", {"corpus", "examples", "pretrain", "sweep"}, set()),
         (
-            *("modeling.bert", "class ", "UNUSED = 1\n\n\nclass ", {"pretrain", "sweep"}),
-            {"corpus", "tokenizer", "examples", "task_data"},
+            "foundation.seeds",
+            "digest_size=8",
+            "digest_size=9",
+            {"corpus", "examples", "pretrain"} | each("sweep"),
+            set(),
         ),
-        ("sweep.run", "from __future__", "UNUSED = 1\nfrom __future__", {"sweep"}, {"pretrain"}),
-        ("sweep.baselines.linear", "_SEED = 0", "_SEED = 1", {"sweep"}, set()),  # a method imports it
+        (
+            *("modeling.bert", "class ", "UNUSED = 1\n\n\nclass ", {"pretrain"} | each("sweep")),
+            {"corpus", "tokenizer", "examples"} | each("task_data"),
+        ),
+        ("sweep.run", "from __future__", "UNUSED = 1\nfrom __future__", each("sweep"), {"pretrain"}),
+        ("sweep.baselines.linear", "_SEED = 0", "_SEED = 1", each("sweep"), set()),  # a method imports it
     ],
 )
 def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(
@@ -94,13 +135,10 @@ def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(
 
 
 def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source: Path) -> None:
-    before = {stage.name: code_fingerprint(stage, source=source) for stage in STAGES}
+    before = fingerprints(source)
     (path,) = (source / "bertline/evaluation/reference_curves").glob("docs_tiny.json")
     path.write_text(path.read_text().replace("docs_tiny", "other"))
-    assert [stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]] == [
-        "evaluate",
-        "export",
-    ]
+    assert {name for name, found in fingerprints(source).items() if found != before[name]} == {"evaluate", "export"}
 
 
 def test_what_opens_and_records_stages_is_in_no_fingerprint() -> None:

@@ -30,7 +30,7 @@ def test_dvc_lists_what_the_stage_map_has(stage: Stage) -> None:
     assert entry["cmd"] == f"python pipelines/{stage.name}.py" + " task_name=${item}" * stage.per_task
     assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
     versions = {f"artifacts/versions/{full_name}"} if stage.versions or stage.versions_where else set()
-    assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *versions, *map(as_dvc, stage.inputs)}
+    assert set(entry["deps"]) == {f"artifacts/code/{full_name}", *versions, *map(as_dvc, stage.inputs)}
     # All of these outputs are cached, and what a stage leaves in git is declared: else its run cache has no entry.
     assert entry["outs"] == [as_dvc(stage.output), *filter(None, [stage.page])]
     if stage.name == "encoders":

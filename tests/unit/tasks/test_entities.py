@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.tasks.entities import by_type, row_statistics, scores_of, to_iob2, types_of
+from bertline.tasks.entities import to_iob2, types_of
+from bertline.tasks.metrics.entities import by_type, row_statistics, scores_of
 
 # Runs of words: how many, and of which type (None: outside). Neighbouring runs of one type are two entities.
 runs = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, "PER", "LOC", "creative-work"])), min_size=1)
