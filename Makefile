@@ -14,7 +14,7 @@ export ORT_DISABLE_TELEMETRY := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test test-changed test-all test-browser test-slurm ui doctor try docs reference notebooks lint format smoke install install-dev install-browser install-slurm lock accept clean
+.PHONY: help repro test test-changed test-all test-main test-browser test-slurm ui doctor try docs reference notebooks lint format smoke install install-dev install-browser install-slurm lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -35,9 +35,12 @@ test-changed: install-dev ## Run the tests that need what differs from the branc
 	@tests="$$($(BIN)/python tests/support/changed_tests.py $(BASE))" || exit; \
 	if [ -z "$$tests" ]; then echo "no test needs what has changed"; else $(PYTEST) -n auto --dist worksteal $$tests; fi
 
+# Runs test-main, test-browser and test-slurm, and writes tests/last_full_run.json.
 test-all: install-browser ## Run all tests: also documented commands, benchmarks, servers, outages, installing, pages, Slurm
+	$(BIN)/python tests/support/full_run.py
+
+test-main: install-browser
 	$(PYTEST) -n auto --dist worksteal --override-ini 'norecursedirs=browser slurm support .*'
-	$(MAKE) test-browser test-slurm
 
 # Two small pipelines, then their pages and the documentation's, in the Chromium that the system has.
 test-browser: install-browser ## Test report, MLflow and documentation in Chromium

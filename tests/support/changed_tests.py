@@ -47,8 +47,8 @@ def reached(test: Path) -> set[str]:
 @cache
 def needed(path: Path) -> list[Path]:
     """The files that a Python file imports, has as data beside it, or names."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    names = set(_imports(nodes))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes, names = list(ast.walk(tree)), set(_imports(tree))
     beside = [file for kind in (*_TEMPLATES, "*.json", "*.csv") for file in path.parent.glob(kind)]
     if path.is_relative_to(ROOT / "src"):  # whose texts are messages and docstrings
         return beside + _files_of(names)
