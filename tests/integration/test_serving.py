@@ -158,7 +158,7 @@ def test_registered_models_load_and_one_answers_as_predict_does(pipeline, run, s
 
 def test_the_packages_that_serving_imports_are_pinned(tmp_path: Path) -> None:
     source, folder = finish("retrieval", tmp_path).folder, tmp_path / "model"
-    write_mlmodel(source, folder, pyfunc.serving_of(source, pair=False, dataset=None), model_id="m-1", run_id="r1")
+    write_mlmodel(source, folder, pyfunc.serving_of(source, dataset=None), model_id="m-1", run_id="r1")
     lines = (folder / "requirements.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in lines), lines
     code = """

@@ -13,7 +13,7 @@ import torch
 import finetuning_inputs
 import search_inputs
 import tiny
-from bertline.demo.config import DocsMatchSourceConfig
+from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.base import HeadSettings, TaskKind
@@ -47,7 +47,9 @@ from bertline.tokenization.tokenizer import Tokenizer
 MAX_LENGTH = 24
 TOKENS = (*tiny.WORDS, ".", ",", "?", "-")
 _BASE = tiny.task_fields(max_length=MAX_LENGTH)
-_TEXT_PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=2, num_test_rows=2)
+_SIZES: dict[str, Any] = {"min_words": 4, "num_dev_rows": 2, "num_test_rows": 2}
+_TEXT_PAIRS = DocsMatchSourceConfig(kind="docs_match", **_SIZES)
+_TEXTS = DocsLibrarySourceConfig(kind="docs_library", max_words=40, **_SIZES)
 _FILES: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": None, "on_bad_row": "error"}
 
 
@@ -131,12 +133,12 @@ def config_of(name: str, source: Any = None, **changes: Any) -> Any:
 def _classification(**changes: Any) -> Example:
     config = finetuning_inputs.task(**{"source": _TEXT_PAIRS, **_BASE, **changes})
     first = texts(8, seed=1, most=30)
-    pairs = None if config.long_texts == "windows" else texts(8, seed=2, most=30)
+    pairs = texts(8, seed=2, most=30) if config.reads_pairs else None
     return config, ["low", "mid", "high"], TextRows(_ids(8), first, pairs, np.arange(8) % 3), {}
 
 
 def _multi_label() -> Example:
-    config, labels, rows, _ = _classification(multi_label=True, metric="micro_f1")
+    config, labels, rows, _ = _classification(source=_TEXTS, multi_label=True, metric="micro_f1")
     gold = np.arange(24).reshape(8, 3) % 2
     assert isinstance(rows, TextRows)
     return config, labels, MultiLabelRows(rows.ids, rows.texts, None, gold), {"threshold": 0.4}
@@ -232,7 +234,7 @@ def _sentence_labelling() -> Example:
 
 KINDS: dict[str, Callable[[], Example]] = {
     "classification": _classification,
-    "windows": lambda: _classification(long_texts="windows"),
+    "windows": lambda: _classification(source=_TEXTS, long_texts="windows"),
     "marked": lambda: _classification(shared_tokens="marked"),
     "multi_label": _multi_label,
     "linear": lambda: _regression("linear"),

@@ -432,6 +432,8 @@ def _plain(value: Any) -> Any:
     """Return a cell of a data frame as JSON can hold it: NumPy's numbers and arrays, dates, missing values."""
     if hasattr(value, "tolist"):
         return value.tolist()
+    if isinstance(value, bytes):
+        raise DataError(f"{value!r:.80} is bytes, which are no text. Decode them first.")
     return None if str(value) in ("<NA>", "NaT") else str(value)
 
 

@@ -10,8 +10,6 @@ import bertline
 from bertline.cli.composition import composing, given_overrides
 from bertline.cli.project import folder_or_name, of_caller
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import read_json
-from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
@@ -89,12 +87,6 @@ def check(asked: dict[str, Any]) -> None:
     except LookupError:
         raise ConfigError(f"encoding is {asked['encoding']!r}, which Python does not know; try utf-8") from None
     validate(TableLayout, {key: asked[key] for key in LAYOUT})
-    manifest = Path(stage_named("task_data").output.format(task=asked["task_name"])) / MANIFEST_NAME
-    if asked["model_folder"] is None and manifest.exists():
-        pairs = read_json(manifest).get("pair")
-        if pairs is not None and pairs != (asked["text_pair_column"] is not None):
-            wanted = "pairs: name the second text with text_pair_column=COLUMN" if pairs else "single texts"
-            raise ConfigError(f"task {asked['task_name']} takes {wanted}")
 
 
 def folder_of(asked: dict[str, Any]) -> Path | str:

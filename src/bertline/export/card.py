@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bertline.export.config import ExportConfig
-from bertline.export.usage import Usage, escaped, interval, is_pair, shown
+from bertline.export.usage import Usage, escaped, interval, shown
 from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
@@ -122,7 +122,7 @@ def read_card_facts(
         best = folder / "best"
         if (finished := read_task_file(best)) is None:
             raise ArtifactError(f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again.")
-        pair = is_pair(finished.kind.config, folder / "predictions.parquet")
+        pair = bool(finished.kind.config.reads_pairs)
         tasks[task], usages[task] = finished, finished.kind.usage(finished.calibration, pair=pair)
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}

@@ -13,9 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import pyarrow.parquet as pq
+from typing import Literal
 
 from bertline.foundation.files import write_json
 from bertline.foundation.formats import without_local_path
@@ -100,14 +98,6 @@ class Usage:
     """Limits that users should know."""
     vectors: VectorSettings | None = None
     """Settings of a model that embeds texts."""
-
-
-def is_pair(config: Any, predictions: Path) -> bool:
-    """Return whether an input of a task is a pair of texts, from its rows or, if these are missing, its source."""
-    if predictions.exists() and "text_pair" in pq.read_schema(predictions).names:
-        pairs = pq.read_table(predictions, columns=["text_pair"])["text_pair"]
-        return bool(pairs.null_count < len(pairs))
-    return getattr(config.source, "text_pair_column", None) is not None or config.source.kind == "docs_match"
 
 
 def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_length: int) -> None:

@@ -20,7 +20,7 @@ from torch import nn
 from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind, require_texts, row_ids
+from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind, require_text, require_texts, row_ids
 from bertline.kinds.classification import Prediction
 from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
 from bertline.modeling.families import FAMILIES
@@ -251,8 +251,10 @@ class LoadedModel:
         | tagging | texts or lists of words | a list of `TaggedWord` |
         | sentence_labelling | texts or lists of sentences | a list of `LabelledSentence` |
 
+        Each input may be a list, an array or an iterator, such as an open file.
+
         Raises:
-            DataError: An input has the wrong type.
+            DataError: An input has the wrong type, or is single texts for a model of pairs, or the reverse.
             ArtifactError: The model has no task.
         """
         if self.task is None:
@@ -270,9 +272,10 @@ class LoadedModel:
         """
         if self.task is not None and isinstance(self.task.kind, Retrieval):
             return self.task.predict(queries, documents, top_k)
-        if not len(documents):
+        read = require_texts(documents, "documents")
+        if not read:
             raise DataError("documents is empty; give at least one to search in.")
-        index = VectorIndex(_unit(self.embed(documents)))
+        index = VectorIndex(_unit(self.embed(read)))
         return best_hits(index, _unit(self.embed(queries)), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
@@ -384,7 +387,8 @@ class LoadedModel:
         Raises:
             DataError: The word is not in the text, has no token of its own there, or the text is too long.
         """
-        starts = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)] if word else []
+        whole_word = rf"(?<!\w){re.escape(require_text(word, 'word'))}(?!\w)"
+        starts = [match.start() for match in re.finditer(whole_word, require_text(text, "text"))] if word else []
         if not starts:
             raise DataError(f"the word {word!r} is not in {text!r}, letter by letter and as a whole word.")
         inside, num_before = self.inside(text), len(self.tokenizer.single.before)
@@ -408,7 +412,7 @@ class LoadedModel:
             DataError: The vocabulary has no token of the word, or `top_k` is less than 1.
         """
         tokenizer = self.tokenizer
-        ids = tokenizer.encode_words([word])[0] if word.strip() else []
+        ids = tokenizer.encode_words([word])[0] if require_text(word, "word").strip() else []
         if not {*ids} - {tokenizer.unk_id}:
             raise DataError(f"{word!r} has no token in the vocabulary of {self.name}; give a word that it has.")
         if top_k < 1:
@@ -430,7 +434,7 @@ class LoadedModel:
             DataError: A text is empty, or the texts are together longer than the model reads.
             ArtifactError: The model has no such head, as those after RoBERTa.
         """
-        if not first.strip() or not second.strip():
+        if not require_text(first, "first").strip() or not require_text(second, "second").strip():
             raise DataError("a text is empty; next_sentence compares two texts with words.")
         ids, types, _ = self._sequence(first, second)
         sequence = torch.tensor([[ids], [types]], device=self.device)
@@ -451,8 +455,8 @@ class LoadedModel:
         """Return ids, types and segments of tokens; a sequence that is too long is not truncated, which could lose a
         mask."""
         layout = self.tokenizer.single if text_pair is None else self.tokenizer.pair
-        texts = [self._with_mask_token(each or "") for each in (text, text_pair)]
-        first, second = self.tokenizer.encode_literally(texts, with_mask=True)
+        texts = require_text(text, "text"), "" if text_pair is None else require_text(text_pair, "text_pair")
+        first, second = self.tokenizer.encode_literally([*map(self._with_mask_token, texts)], with_mask=True)
         ids = layout.sequence(first, second)
         if len(ids) > self.max_length:
             what, it = ("the text has", "it") if text_pair is None else ("text and pair together have", "them")

@@ -151,11 +151,13 @@ class ServedModel:
         return pd.DataFrame(rows, columns=predictor.output_schema().names, dtype=object)
 
 
-def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> Serving:
-    """Return what MLflow records about the exported folder of a task (whose inputs may be a `pair`) or of the encoder,
-    with a made-up row as example. `dataset`: name of the task and path of its rows; None for the encoder."""
-    model = ServedModel(load(str(folder), device="cpu"), ServingSettings())
+def serving_of(folder: Path, *, dataset: tuple[str, str] | None) -> Serving:
+    """Return what MLflow records about the exported folder of a task or of the encoder, with a made-up row as example.
+    `dataset`: name of the task and path of its rows; None for the encoder."""
+    loaded = load(str(folder), device="cpu")
+    model = ServedModel(loaded, ServingSettings())
     predictor = model.predictor
+    pair = loaded.task is not None and bool(loaded.task.kind.config.reads_pairs)
     inputs = {str(column.name): column.holds for column in model.inputs(pair=pair)}
     return Serving(
         loader_module=__name__,

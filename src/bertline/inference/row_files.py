@@ -86,7 +86,7 @@ def _text_rows(path: Path, encoding: str) -> Iterator[Record]:
 
 
 def cell(record: Record, column: InputColumn) -> Any:
-    """Return the value of a column: a text, as in training (`text_in`), or a list of texts.
+    """Return the value of a column: a text as it is, a number as `text_in` reads it, or a list of texts.
 
     Raises:
         DataError: The column is missing, its value has another type, or it is empty where that is not allowed; the
@@ -105,7 +105,7 @@ def cell(record: Record, column: InputColumn) -> Any:
             require_whole_characters(value)
         except BadRow as bad:
             raise DataError(f"{record.where}: column {column.name!r}: {bad}. Fix or drop the row.") from bad
-    if column.holds == "text":
+    if column.holds == "text" and not isinstance(value, str):
         value = value if (text := text_in(value)) is None else text
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     fits, expected = {

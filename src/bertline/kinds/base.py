@@ -30,6 +30,7 @@ from bertline.finetuning.encoding import (
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import generator
+from bertline.tasks.bad_rows import BadRow, require_whole_characters, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
 
@@ -414,6 +415,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         """Return the columns to read from a file, in the order of the arguments of `serve`."""
+        if "text_pair" in dict(self.file_columns):
+            require_pairing(self.config, is_pair=columns.text_pair is not None)
         named = [(getattr(columns, name), holds) for name, holds in self.file_columns]
         return [InputColumn(column, holds, self.may_be_empty) for column, holds in named if column is not None]
 
@@ -484,19 +487,29 @@ def row_ids(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
-def require_several(values: Any, name: str) -> None:
-    """Raise a `DataError` if the values are a single string."""
+def require_several(values: Any, name: str) -> list[Any]:
+    """Return the values of a list, array or iterator (an open file, a generator) as a list, or raise a `DataError`."""
     if isinstance(values, str):
         raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
+    if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
+        raise DataError(f"{name} is {values!r:.80}; expected a list of strings.")
+    return list(values)
+
+
+def require_text(value: Any, name: str) -> str:
+    """Return the value if it is a string that can be encoded, or raise a `DataError`."""
+    if not isinstance(value, str):
+        raise DataError(f"{name} is {value!r:.80}; expected a string.")
+    try:
+        require_whole_characters(value)
+    except BadRow as bad:
+        raise DataError(f"{name}: {bad}. Correct the text.") from None
+    return value
 
 
 def require_texts(values: Any, name: str) -> list[str]:
     """Return the values as a list of strings, or raise a `DataError`."""
-    require_several(values, name)
-    for index, value in enumerate(values):
-        if not isinstance(value, str):
-            raise DataError(f"{name}[{index}] is {value!r}; expected a string.")
-    return list(values)
+    return [require_text(value, f"{name}[{index}]") for index, value in enumerate(require_several(values, name))]
 
 
 def require_pairs(
@@ -509,6 +522,21 @@ def require_pairs(
     return one, other
 
 
-def texts_and_pairs(texts: Sequence[str], text_pairs: Sequence[str] | None) -> tuple[list[str], list[str] | None]:
-    """Return texts and optional second texts as lists of strings; see `require_pairs`."""
-    return (require_texts(texts, "texts"), None) if text_pairs is None else require_pairs(texts, text_pairs)
+def require_pairing(config: BaseTaskConfig, *, is_pair: bool) -> None:
+    """Raise a `DataError` if a task that was trained on pairs gets single texts, or the other way round."""
+    if config.reads_pairs not in (None, is_pair):
+        trained_on = (
+            "pairs of texts; give the second texts too (text_pairs, in a file text_pair_column=COLUMN, in a request "
+            "the column text_pair)."
+            if config.reads_pairs
+            else "single texts; leave the second texts out (text_pairs, in a file text_pair_column)."
+        )
+        raise DataError(f"this model was trained on {trained_on}")
+
+
+def texts_and_pairs(config: BaseTaskConfig, texts: Any, text_pairs: Any) -> tuple[list[str], list[str] | None]:
+    """Return texts and, for a task of pairs, second texts as training reads them, or raise a `DataError`."""
+    require_pairing(config, is_pair=text_pairs is not None)
+    columns = [require_texts(texts, "texts")] if text_pairs is None else require_pairs(texts, text_pairs)
+    first, *second = [[text_in(text) or "" for text in column] for column in columns]
+    return first, second[0] if second else None

@@ -140,11 +140,6 @@ class ClassificationTaskConfig(BaseTaskConfig):
             if value is not None and labels is not None and len(labels) != 2:
                 raise ValueError(f"{key} {value} is for two labels, found {len(labels)}: {', '.join(labels[:5])}")
 
-    @property
-    def reads_pairs(self) -> bool:
-        """Whether an input is a pair of texts."""
-        return self.source.kind == "docs_match" or getattr(self.source, "text_pair_column", None) is not None
-
 
 def check_labels(labels: Sequence[str] | None, *, least: int) -> None:
     """Raise a ValueError unless there are at least so many labels, each once; None is not known yet."""
@@ -329,7 +324,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[Any]:
         """Return the prediction of each text or text pair, by the threshold chosen on dev, if any."""
-        firsts, seconds = texts_and_pairs(texts, text_pairs)
+        firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []
         unread = np.zeros((len(firsts), len(self.labels)), dtype=np.int64)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import Epochs, Sequences, encode_texts, length_sorted_batches, outputs_of, tensors
-from bertline.foundation.errors import DataError
 from bertline.kinds.base import (
     Batch,
     Calibration,
@@ -135,19 +134,10 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return (0.0, 1.0) if math.isinf(self.config.high) else (self.config.low, self.config.high - self.config.low)
 
     def encode(self, rows: NumberRows, tokenizer: Tokenizer) -> EncodedNumbers:
-        """See `TaskKind.encode`.
-
-        Raises:
-            DataError: The head is `cosine`, but the rows have no second texts.
-        """
         max_length = self.config.max_length
         if self.config.head == "cosine":
-            if rows.text_pairs is None:
-                raise DataError(
-                    "this model compares two texts (head: cosine); give text_pairs (in a file: text_pair_column; in a "
-                    "task: source.text_pair_column, and run the stage task_data again) too."
-                )
-            sequences = encode_texts([*rows.texts, *rows.text_pairs], None, tokenizer, max_length=max_length)
+            texts = [*rows.texts, *(rows.text_pairs or ())]
+            sequences = encode_texts(texts, None, tokenizer, max_length=max_length)
         else:
             sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=max_length)
         low, width = self._scale
@@ -265,7 +255,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[float]:
         """Return the number of each text or text pair, on the task's scale."""
-        firsts, seconds = texts_and_pairs(texts, text_pairs)
+        firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []
         unknown = np.zeros(len(firsts), dtype=np.float64)

@@ -32,6 +32,7 @@ from bertline.kinds.base import (
     Statistics,
     TaskKind,
     require_different,
+    require_several,
     require_texts,
     row_ids,
 )
@@ -260,15 +261,16 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         Raises:
             DataError: The number of candidate lists differs from the number of queries.
         """
-        asked = require_texts(queries, "queries")
-        offered = [require_texts(texts, f"candidates[{index}]") for index, texts in enumerate(candidates)]
+        asked, several = require_texts(queries, "queries"), require_several(candidates, "candidates")
+        offered = [require_texts(texts, f"candidates[{index}]") for index, texts in enumerate(several)]
         if len(asked) != len(offered):
             raise DataError(f"{len(asked)} queries and {len(offered)} candidates; expected a list for each query.")
         if not any(offered):
             return [[] for _ in asked]
         nothing = [[0] * len(texts) for texts in offered]
         ids = [row_ids(len(texts)) for texts in offered]
-        rows = zip(row_ids(len(asked)), asked, ids, offered, nothing, nothing, nothing, strict=True)
+        read = map(one_line, asked), ids, ([*map(one_line, texts)] for texts in offered)
+        rows = zip(row_ids(len(asked)), *read, nothing, nothing, nothing, strict=True)
         predictions = predictor.predictions(CandidateRows.of(rows))
         return [
             [Ranked(int(i), texts[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")]

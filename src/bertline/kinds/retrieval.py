@@ -19,7 +19,7 @@ from bertline.foundation.seeds import generator
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
-from bertline.tasks.search_data import search_splits
+from bertline.tasks.search_data import one_line, search_splits
 from bertline.tasks.source_config import (
     BeirSourceConfig,
     SentencePairsSourceConfig,
@@ -378,7 +378,8 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def query_vectors(self, predictor: TaskPredictor, queries: Sequence[str]) -> NDArray[np.float32]:
         """Encode queries of a user as vectors [n, H]; unit vectors if the similarity is cosine."""
-        encoded = self.encode_queries(require_texts(queries, "queries"), predictor.tokenizer)
+        read = [*map(one_line, require_texts(queries, "queries"))]
+        encoded = self.encode_queries(read, predictor.tokenizer)
         predictor.num_cut += int(encoded.cut.sum())
         return self.vectors(predictor.model, encoded, predictor.machine)
 
@@ -388,7 +389,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         Raises:
             DataError: There are no documents.
         """
-        texts = require_texts(documents, "documents")
+        texts = [*map(one_line, require_texts(documents, "documents"))]
         if not texts:
             raise DataError("documents is empty; give at least one to search in.")
         rows = Documents(row_ids(len(texts)), [""] * len(texts), texts)

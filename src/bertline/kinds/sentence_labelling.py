@@ -33,6 +33,7 @@ from bertline.kinds.base import (
     list_of,
     require_different,
     require_several,
+    require_text,
     require_texts,
     row_ids,
 )
@@ -471,10 +472,10 @@ def split_documents(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list
     Raises:
         DataError: `texts` is a single string, a list holds something other than strings, or a document has no sentence.
     """
-    require_several(texts, "texts")
     documents = []
-    for index, value in enumerate(texts):
-        sentences = sentences_of(value if isinstance(value, str) else require_texts(value, f"texts[{index}]"))
+    for index, value in enumerate(require_several(texts, "texts")):
+        name = f"texts[{index}]"
+        sentences = sentences_of(require_text(value, name) if isinstance(value, str) else require_texts(value, name))
         if not sentences:
             raise DataError(f"texts[{index}] has no sentence; leave empty documents out.")
         documents.append(sentences)

@@ -27,6 +27,7 @@ from bertline.kinds.base import (
     TaskKind,
     list_of,
     require_several,
+    require_text,
     require_texts,
 )
 from bertline.tasks.config import WordTaskConfig
@@ -364,11 +365,10 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Token
     Raises:
         DataError: `texts` is a single string, or a list holds something other than strings.
     """
-    require_several(texts, "texts")
     texts_and_places: list[tuple[str, Places]] = []
-    for index, value in enumerate(texts):
+    for index, value in enumerate(require_several(texts, "texts")):
         if isinstance(value, str):
-            places = [match.span() for match in _WORD.finditer(value)]
+            places = [match.span() for match in _WORD.finditer(require_text(value, f"texts[{index}]"))]
             (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
             texts_and_places.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
         else:

@@ -307,7 +307,6 @@ def show_report(stage: StageRun, metrics: Mapping[str, float], folders: Pipeline
 
 def register_models(stage: StageRun, folders: PipelineFolders) -> None:
     """Register the encoder and the model of each task, unless `export.register` is false."""
-    from bertline.export.usage import is_pair
     from bertline.inference.pyfunc import serving_of
     from bertline.run.summary import standing_of
     from bertline.tracking.registration import Registration
@@ -319,15 +318,14 @@ def register_models(stage: StageRun, folders: PipelineFolders) -> None:
     tags = {"git.commit": git_commit(), "bertline.export": stage.fingerprint}
     if stage.config.pretrains:
         encoder = stage.output / "encoder"
-        serving = serving_of(encoder, pair=False, dataset=None)
+        serving = serving_of(encoder, dataset=None)
         register(stage.folder, config.model_name, encoder, Registration(alias=config.alias, tags=tags, serving=serving))
     for task, sweep in folders.sweeps.items():
         model = stage.output / task
-        pair = is_pair(stage.config.tasks[task], sweep / "predictions.parquet")
         registration = Registration(
             alias=config.alias,
             tags=tags,
-            serving=serving_of(model, pair=pair, dataset=(task, folders.tasks[task].as_posix())),
+            serving=serving_of(model, dataset=(task, folders.tasks[task].as_posix())),
             standing=standing_of(sweep, alias=config.champion_alias),
         )
         register(stage.folder, f"{config.model_name}-{task}", model, registration)

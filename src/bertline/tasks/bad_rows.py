@@ -114,18 +114,18 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 
 
 def text_in(value: object) -> str | None:
-    """Return the text of a cell: a text as it is, a number in digits; None if it is missing, a boolean or no single
-    value.
+    """Return the text of a cell: a text without outer white space, a number in digits; None if it is missing, a boolean
+    or no single value.
 
     Example:
         >>> text_in(" 1984"), text_in(1984), text_in(1984.0), text_in(1.5), text_in(True), text_in(["a"])
-        (' 1984', '1984', '1984', '1.5', None, None)
+        ('1984', '1984', '1984', '1.5', None, None)
     """
     if value is None or isinstance(value, bool | list | tuple | dict | bytes) or value != value:
         return None
     if isinstance(value, float) and value.is_integer() and abs(value) <= _MOST_WHOLE:
         return str(int(value))
-    return str(value)
+    return str(value).strip()
 
 
 def label_in(value: object) -> str:
@@ -137,7 +137,7 @@ def label_in(value: object) -> str:
         >>> [label_in(value) for value in (1, 1.0, "1.0", True, "TRUE", " good ", None)]
         ['1', '1', '1', 'true', 'true', 'good', '']
     """
-    label = str(value) if isinstance(value, bool) else (text_in(value) or "").strip()
+    label = str(value) if isinstance(value, bool) else text_in(value) or ""
     if label.lower() in ("true", "false"):
         return label.lower()
     whole = _WHOLE.fullmatch(label)

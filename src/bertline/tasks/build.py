@@ -104,7 +104,7 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
 
     def parse(record: Record) -> list[Any]:
         cells = [value_in(record, column) for column in columns.values()]
-        texts = [cell if isinstance(cell, list) else (text_in(cell) or "").strip() for cell in cells]
+        texts = [cell if isinstance(cell, list) else text_in(cell) or "" for cell in cells]
         if not all(texts):
             raise BadRow("empty_text", f"a text is empty (of {', '.join(map(str, columns.values()))})")
         return [record.where, *texts]

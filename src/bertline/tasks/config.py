@@ -91,6 +91,13 @@ class BaseTaskConfig:
         if self.unlabelled is not None and self.teacher is None:
             raise ValueError("unlabelled rows are learnt from a teacher alone; name the folder of one (teacher)")
 
+    @property
+    def reads_pairs(self) -> bool | None:
+        """Whether an input is a pair of texts; None where the rows are not known, as of a checkpoint from elsewhere."""
+        if (source := getattr(self, "source", None)) is None:
+            return None
+        return source.kind == "docs_match" or getattr(source, "text_pair_column", None) is not None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordTaskConfig(BaseTaskConfig):

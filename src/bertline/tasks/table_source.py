@@ -254,7 +254,7 @@ def _text(record: Record, column: str | int, option: str) -> str:
     # NaN, lists or booleans are mistakes and must not be trained on as text.
     if text is None:
         raise BadRow("wrong_type", f"column {column!r} is {value!r}, which is no text")
-    if not (text := text.strip()):
+    if not text:
         raise BadRow("empty_text", f"the text in column {column!r} is empty")
     return text
 

@@ -84,8 +84,7 @@ def test_the_exported_folder_predicts_what_the_sweeps_does(exported: Exported, n
         "question_answering": (["word1"], ["word2 word3 word4"]),
         "reranking": (["word1"], [["word2", "word3"]]),
         "retrieval": (["word1"], ["word2", "word3"]),
-        "linear": (["word1"], ["word2"]),
-        "cosine": (["word1"], ["word2"]),
+        **dict.fromkeys(("linear", "cosine", "classification", "marked"), (["word1 word2."], ["word3 word9."])),
     }
     given = inputs.get(name, (["word1 word2.", "word3 word9."],))
     assert theirs.predict(*given) == ours.predict(*given)

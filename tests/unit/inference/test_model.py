@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from bertline.inference.model import LoadedModel
 from bertline.tasks.entities import entities
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, OtherTokenizer
-from finished_tasks import Finished, collection
+from finished_tasks import KINDS, Finished, collection
 from tiny import load_pretraining_model
 
 
@@ -194,8 +195,6 @@ def test_a_cosine_is_that_of_the_vectors_of_embed(open_task: Open) -> None:
     first, second = model.embed(finished.rows.texts), model.embed(finished.rows.text_pairs)
     cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
     np.testing.assert_allclose(model.predict(finished.rows.texts, finished.rows.text_pairs), 5 * cosines, atol=1e-5)
-    with pytest.raises(DataError, match="compares two texts"):
-        model.predict(finished.rows.texts)
 
 
 @pytest.mark.parametrize("name", ["softmax", "cased", "crf"])
@@ -294,13 +293,94 @@ def test_summaries_are_those_of_evaluation(open_task: Open) -> None:
         ("softmax", ([["Berlin", 3]],), r"texts\[0\]\[1\] is 3"),
         ("summarisation", ("One.",), "expected a list of strings"),
         ("retrieval", (["who"], []), "documents is empty"),
-        ("classification", (["a", None],), r"texts\[1\] is None"),
+        ("windows", (["a", None],), r"texts\[1\] is None"),
+        ("windows", (["a"], ["b"]), r"trained on single texts; leave the second texts out \(text_pairs"),
+        ("cosine", (["a"],), r"trained on pairs of texts; give the second texts too \(text_pairs"),
+        ("classification", (["a"],), "trained on pairs of texts"),
     ],
 )
 def test_inputs_of_another_form_are_named(open_task: Open, name: str, inputs: Any, message: str) -> None:
     _, model = open_task(name)
     with pytest.raises(DataError, match=message):
         model.predict(*inputs)
+
+
+def inputs_of(model: LoadedModel) -> list[list[Any]]:
+    match model.kind:
+        case "reranking":
+            return [["word1", "word2"], [["word3", "word4"], ["word5"]]]
+        case "question_answering" | "retrieval":
+            return [["word1", "word2"], ["word3 word4", "word5"]]
+        case _:
+            assert model.task is not None
+            return [["word1 word2.", "word3."]] * (1 + bool(model.task.kind.config.reads_pairs))
+
+
+NO_TEXTS: list[Any] = [None, 5, float("nan"), b"word1", "word1\ud800", {"word1": 1}, np.array([["word1"]])]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_iterators_are_read_as_lists_and_what_is_no_text_is_named(open_task: Open, name: str) -> None:
+    _, model = open_task(name)
+    inputs = inputs_of(model)
+    nested = ([iter(each) if isinstance(each, list) else each for each in values] for values in inputs)
+    assert model.predict(*map(iter, nested)) == model.predict(*inputs)
+    assert np.array_equal(model.embed(iter(inputs[0])), model.embed(inputs[0]))
+    for place, value in itertools.product(range(len(inputs)), NO_TEXTS):
+        for wrong in (value, [value], [inputs[place][0], value]):
+            with pytest.raises(DataError, match="expected a|half of a character|trained on pairs"):
+                model.predict(*inputs[:place], wrong, *inputs[place + 1 :])
+    if model.kind in ("tagging", "token_classification"):
+        assert model.predict([iter(["word1", "word2"])]) == model.predict([["word1", "word2"]])
+
+
+@pytest.mark.parametrize("value", NO_TEXTS)
+def test_no_method_of_an_encoder_reads_what_is_no_text(encoder_folder: Path, value: Any) -> None:
+    model = load(str(encoder_folder), device="cpu")
+    calls: list[Callable[[], Any]] = [
+        *(partial(read, value) for read in (model.fill_mask, model.attentions, model.token_vectors, model.embed)),
+        *(partial(read, value) for read in (model.inside, model.similar_words)),
+        *(partial(model.embed, texts) for texts in ([value], ["cat", value])),
+        *(partial(read, "cat", value) for read in (model.word_vectors, model.next_sentence)),
+        *(partial(read, value, "cat") for read in (model.word_vectors, model.next_sentence, model.attentions)),
+        *(partial(model.search, *texts) for texts in ((["cat"], [value]), ([value], ["cat"]), (["cat"], value))),
+        *([] if value is None else [partial(model.attentions, "cat", value)]),
+    ]
+    for call in calls:
+        with pytest.raises(DataError, match="expected a|half of a character"):
+            call()
+
+
+def test_a_file_and_a_generator_are_searched_and_embedded(encoder_folder: Path, tmp_path: Path) -> None:
+    model = load(str(encoder_folder), device="cpu")
+    (tmp_path / "lines.txt").write_text("the cat\na dog\n")
+    with (tmp_path / "lines.txt").open() as lines:
+        assert np.array_equal(model.embed(lines), model.embed(["the cat\n", "a dog\n"]))
+    assert model.search(iter(["cat"]), iter(["the cat", "a dog"])) == model.search(["cat"], ["the cat", "a dog"])
+
+
+@pytest.mark.parametrize("name", ["windows", "marked", "linear", "cosine", "multi_label", "retrieval", "reranking"])
+def test_outer_white_space_is_not_read(open_task: Open, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in training, for tokenizers too that keep it."""
+    _, model = open_task(name)
+    read: list[str] = []
+    encode = Tokenizer.encode_literally
+
+    def recorded(tokenizer: Tokenizer, texts: list[str], **options: Any) -> Any:
+        read.extend(texts)
+        return encode(tokenizer, texts, **options)
+
+    monkeypatch.setattr(Tokenizer, "encode_literally", recorded)
+    inputs = inputs_of(model)
+    plain, plainly_read = model.predict(*inputs), read[:]
+    read.clear()
+    spaced = [
+        [f" {each}\n" if isinstance(each, str) else [f"\t{one} " for one in each] for each in of] for of in inputs
+    ]
+    found = model.predict(*spaced)
+    assert read == plainly_read
+    if model.kind != "reranking":  # whose answers hold the texts that were given
+        assert found == plain
 
 
 @pytest.mark.parametrize("name", ["classification", "multi_label", "softmax", "question_answering", "reranking"])
@@ -316,6 +396,7 @@ def test_folders_of_others_have_the_task_of_their_head(open_task: Open, name: st
         "softmax": (["word1 word2 word3"],),
         "question_answering": (["word1"], ["word4 word5 word6"]),
         "reranking": (["word1"], [["word2", "word3"]]),
+        "classification": (["word1 word2", "word7"], ["word3", "word4"]),
     }.get(name, (["word1 word2", "word7"],))
     found, expected = plain.predict(*inputs), model.predict(*inputs)
     match name:

@@ -9,15 +9,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import finetuning_inputs
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
+from bertline.inference.pyfunc import ServedModel, ServingSettings
 from bertline.inference.row_files import PLAIN_LAYOUT
+from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.table_source import table_rows
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
@@ -87,6 +92,26 @@ def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: 
     write(tmp_path / "wrong.jsonl", [{"text": True}])
     with pytest.raises(DataError, match="column 'text' is True; expected a text"):
         predict_file(model, tmp_path / "wrong.jsonl", tmp_path / "out.jsonl")
+
+
+def test_a_cell_is_read_as_training_reads_it(open_task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, classifier = open_task("windows")
+    values = (" word1\n", 1984, 1984.0, "\u3000word2 word3")
+    write(tmp_path / "in.jsonl", [{"text": value, "label": "a"} for value in values])
+    source = finetuning_inputs.table_source(path=str(tmp_path / "in.jsonl"))
+    rows = table_rows(source, lambda *settings: str, BadRows("error"))["train"]
+    encoded: list[str] = []
+    kind, encode = type(classifier.task.kind), type(classifier.task.kind).encode
+
+    def recorded(self: Any, rows: Any, tokenizer: Any) -> Any:
+        encoded.extend(rows.texts)
+        return encode(self, rows, tokenizer)
+
+    monkeypatch.setattr(kind, "encode", recorded)
+    predict_file(classifier, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    ServedModel(classifier, ServingSettings()).predict(pd.DataFrame({"text": values}, dtype=object))
+    assert encoded == 2 * [row.text for row in rows] == 2 * ["word1", "1984", "1984", "word2 word3"]
+    assert [row["text"] for row in read(tmp_path / "out.jsonl")] == [*values]
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_candidates_in_a_list_or_as_json_in_a_field(open_model: Open, tmp_path: 
 @pytest.mark.parametrize(
     ("name", "row", "cut"),
     [
-        ("classification", {"text": "word1 " * 22}, 0),
-        ("classification", {"text": "word1 " * 23}, 1),
+        ("multi_label", {"text": "word1 " * 22}, 0),
+        ("multi_label", {"text": "word1 " * 23}, 1),
         ("windows", {"text": "word1 " * 99}, 0),
         ("softmax", {"text": "word1 " * 99}, 0),
         ("question_answering", {"question": "word1 " * 9, "context": "word1 " * 99}, 1),

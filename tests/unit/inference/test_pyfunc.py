@@ -26,7 +26,6 @@ from bertline.tracking.mlmodel import write_mlmodel
 from finished_tasks import KINDS, TOKENS, texts
 
 Row = dict[str, Any]
-PAIRS = ("classification", "marked", "linear", "cosine")
 VALUES: dict[str, list[Any]] = {
     "text": texts(5, seed=1, most=30),
     "text_pair": texts(5, seed=2, most=30),
@@ -75,7 +74,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, open_task: Callable[[str], 
         else:
             finished, model = open_task(name)
             source = finished.folder
-        serving = pyfunc.serving_of(source, pair=name in PAIRS, dataset=None)
+        serving = pyfunc.serving_of(source, dataset=None)
         write_mlmodel(source, folder, serving, model_id="m-1", run_id="r1")
         loaded = mlflow.pyfunc.load_model(str(folder))
         with pytest.MonkeyPatch.context() as patch:

@@ -8,7 +8,6 @@ import torch
 
 import finished_tasks
 from bertline.finetuning.finetune import fine_tune
-from bertline.foundation.errors import DataError
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
 from bertline.kinds.regression import Regression
@@ -103,13 +102,6 @@ def test_the_loss_is_the_squared_distance_of_predictions_on_the_scale_from_0_to_
     assert num_rows == 24
     assert (predictions > 1.0).all() and (predictions < 5.0).all()
     assert total / 24 == pytest.approx((((predictions - rows.numbers) / 4) ** 2).mean(), rel=1e-4)
-
-
-def test_rows_without_a_second_text_have_no_cosine(task, tokenizer):
-    rows = NumberRows(["0"], ["word1"], None, np.array([2.0]))
-    with pytest.raises(DataError, match="text_pair_column"):
-        Regression(task(head="cosine"), ()).encode(rows, tokenizer)
-    assert len(Regression(task(), ()).encode(rows, tokenizer).sequences) == 1
 
 
 def test_tables_and_details_are_on_the_tasks_own_scale(task):

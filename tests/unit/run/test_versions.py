@@ -41,6 +41,7 @@ _WITHOUT_MEANING = {
     "pyarrow": "where it only reads, or keeps predictions",
     "psutil": "tells whether a process lives",
     "ray": "decides where work is done",
+    "regex": "cuts words of users' texts, none of rows",
     "rich": "shows progress",
     "safetensors": "keeps bytes",
     "sqlalchemy": "keeps the study",

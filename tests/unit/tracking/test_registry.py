@@ -63,7 +63,7 @@ def run_id(config: TrackingConfig) -> str:
 def test_a_champion_is_loaded_by_its_name_and_answers_as_its_folder_does(folder: Path, tmp_path: Path) -> None:
     model = finish("windows", tmp_path).folder
     (model / "README.md").write_text("---\nlicense: mit\n---\n\n# A model\n\nIt reads texts.\n")
-    how = pyfunc.serving_of(model, pair=False, dataset=("reviews", "artifacts/tasks/reviews"))
+    how = pyfunc.serving_of(model, dataset=("reviews", "artifacts/tasks/reviews"))
     scored = Registration(alias="current", tags={"a": "b"}, serving=how, standing=STANDING)
     version = register(folder, "reviewer", model, scored)
     assert register(folder, "reviewer", model, Registration(alias="current", tags={}, serving=how)) == version
