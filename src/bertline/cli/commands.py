@@ -130,7 +130,7 @@ def share(arguments: list[str]) -> None:
     from dvc.lock import LockError
     from dvc.repo import Repo
 
-    from bertline.cli.dvc_lock_hint import dvc_lock_hint
+    from bertline.cli.repro_end import dvc_lock_hint
 
     try:
         with Repo() as repo:

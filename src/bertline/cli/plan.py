@@ -17,6 +17,7 @@ from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
 from bertline.run.provenance import locked_stages
+from bertline.run.stage import forecast_file
 
 RECORDS = Path("benchmarks/results")
 
@@ -32,10 +33,15 @@ def plan(composed: dict[str, Any]) -> None:
     of the pipeline's configuration, too.
     """
     asked = validate(planning.PlanConfig, composed["plan"], where="plan")
-    if asked.pipeline:
-        say(pipeline_line())
-        return
     config = sections_in(composed)
+    if asked.pipeline:
+        if LOCAL.exists():
+            say("Choices of your own are kept in conf/local: `bertline plan` forecasts their pretraining.")
+            return
+        line, seconds = default_pipeline()
+        write_json(forecast_file(config), seconds)
+        say(line)
+        return
     if (family := FAMILIES[config.model.family]).wrapping is not None:
         raise ConfigError(
             f"model.family is {family.title}, but plan knows the memory and the operations of BERT's layers alone. "
@@ -68,24 +74,25 @@ def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[pla
     return training, planning.forecast(training, hardware, text, num_devices=asked.num_devices, records=records)
 
 
-def pipeline_line() -> str:
-    """Return the forecast of the default pipeline on this machine, from records of benchmarks/default_run.py.
+def default_pipeline() -> tuple[str, dict[str, float]]:
+    """Return the forecast of the default pipeline on this machine, from records of benchmarks/default_run.py, as a line
+    and as seconds of each stage.
 
     What trains is scaled by the FLOP/s of large matrix products; reading text and writing reports is not. Between
     precisions only pretraining is scaled: the products of fine-tuning are too small to gain from bf16.
     """
-    if LOCAL.exists():
-        return "Choices of your own are kept in conf/local: `bertline plan` forecasts their pretraining."
     machine = planning.this_machine("auto", num_threads=None)
     precision, flops = machine.attention_device("auto").precision, machine.bf16_flops or machine.fp32_flops
     records = [read_json(path) for path in sorted(RECORDS.glob("default_run_*.json"))]
     record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))
     run, slower = record["runs"][0], record["matmul_flops"] / flops
-    pretraining = run["seconds"]["pretrain"]
-    tasks = sum(seconds for stage, seconds in run["seconds"].items() if stage.startswith("sweep"))
-    total = run["wall_s"] + (slower - 1) * (pretraining + (tasks if record["precision"] == precision else 0.0))
-    return (
-        f"The default pipeline takes about {max(1, round(total / 60))} minutes on this machine when nothing else runs "
-        f"({machine.num_threads} threads, {precision}, {flops / 1e9:,.0f} GFLOP/s), "
-        f"{max(1, round(pretraining * slower / 60))} of them pretraining. What is up to date is skipped."
+    took = {**run["seconds"], "encoders": 0.0}
+    between_s = (run["wall_s"] - sum(took.values())) / len(took)  # DVC's own work
+    scaled = ("pretrain", "sweep") if record["precision"] == precision else ("pretrain",)
+    seconds = {name: s * (slower if name.startswith(scaled) else 1.0) + between_s for name, s in took.items()}
+    line = (
+        f"The default pipeline takes about {max(1, round(sum(seconds.values()) / 60))} minutes on this machine when "
+        f"nothing else runs ({machine.num_threads} threads, {precision}, {flops / 1e9:,.0f} GFLOP/s), "
+        f"{max(1, round(run['seconds']['pretrain'] * slower / 60))} of them pretraining. What is up to date is skipped."
     )
+    return line, seconds

@@ -58,6 +58,8 @@ class FineTuningJob:
     """Rows that have the teacher's soft targets alone; their labels mean nothing."""
     checks: tuple[float, ...] = ()
     """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
+    title: str = "fine-tuning"
+    """What the lines of its progress begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ def _train(
     )
     module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
     evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
-    callbacks = [Divergence(job.machine.device), Progress(every_s=job.runtime.progress_every_s), evaluation]
+    callbacks = [Divergence(job.machine.device), Progress(job.title, every_s=job.runtime.progress_every_s), evaluation]
     patience, stopping = config.early_stopping_epochs, None
     if patience is not None:
         stopping = EarlyStopping(evaluation, metric=kind.config.metric, patience=patience)

@@ -207,8 +207,8 @@ class Divergence(pl.Callback):
 class Progress(pl.Callback):
     """Logs the progress of a run every `every_s` seconds: steps, loss, tokens per second, time left."""
 
-    def __init__(self, *, every_s: float) -> None:
-        self._every_s = every_s
+    def __init__(self, title: str, *, every_s: float) -> None:
+        self._title, self._every_s = title, every_s
         self._started = self._last_line = time.monotonic()
         self._begin_interval()
 
@@ -239,7 +239,7 @@ class Progress(pl.Callback):
         tokens = sum(int(count) for count in self._tokens)
         speed = f", {tokens / self._busy_s:,.0f} tokens/s" if tokens else ""
         say(
-            f"fine-tuning: step {step:,} of {num_steps:,}, loss {float(self._loss) / self._steps:.3f}{speed}, "
+            f"{self._title}: step {step:,} of {num_steps:,}, loss {float(self._loss) / self._steps:.3f}{speed}, "
             f"{duration(left_s)} left"
         )
         self._begin_interval()

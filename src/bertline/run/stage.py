@@ -31,6 +31,7 @@ from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,
     folder_written_atomically,
+    read_json,
     sha256_of_json,
     tidy_partial,
     write_atomically,
@@ -61,6 +62,7 @@ from bertline.run.provenance import (
     locked_stages,
     md5_of_path,
     running_under_dvc,
+    stages_due,
     write_provenance,
 )
 from bertline.run.ranks import run_on_devices
@@ -271,6 +273,8 @@ def open_stage(
     }
     run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
     leave_record(run.folder, run.records)
+    if running_under_dvc():
+        say(_place(run, composed))
     with (
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
         sending(run.folder) if run.records.tracking.enabled else nullcontext(),
@@ -346,6 +350,29 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
     finally:
         if reader_fingerprint() != reader:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _place(run: StageRun, composed: Mapping[str, Any]) -> str:
+    """Return how far the whole pipeline is, `stage 9 of 15, about 8 min left`; the time where `plan` forecast it."""
+    outputs = {
+        stage.full_name(task): Path(stage.output.format(task=task))
+        for stage in STAGES
+        for task in (run.config.tasks if stage.per_task else (None,))
+    }
+    place = list(outputs).index(run.name)
+    text = f"stage {place + 1} of {len(outputs)}"
+    file = forecast_file(run.config)
+    seconds = read_json(file) if file.exists() else {}
+    due = stages_due(dict([*outputs.items()][place:]), composed)
+    if not seconds.keys() >= set(due):
+        return text
+    return f"{text}, about {max(1, round(sum(seconds[name] for name in due) / 60))} min left"
+
+
+def forecast_file(config: PipelineConfig) -> Path:
+    """Return the file for the seconds that `plan` expects each stage of a configuration to take."""
+    key = sha256_of_json(without_untracked(to_mapping(config)))[:12]
+    return Path(config.runtime.runs_folder) / "plan" / key / "seconds.json"
 
 
 def _node(stage: Stage, config: PipelineConfig) -> Node:

@@ -232,7 +232,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
     place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
     name = f"{repetition.arm}{size}{place}, seed {repetition.seed}"
     try:
-        result = fine_tune(run)
+        result = fine_tune(replace(run, title=f"{job.task_name}, {name}"))
     except DivergedError as error:
         with folder_written_atomically(repetition.folder(job)) as folder:
             write_json(folder / OUTCOME, {"diverged": True, "reason": str(error), "time_s": time.monotonic() - started})

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -62,7 +63,8 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
     )
     curve: list[list[float]] = []
     try:
-        score = fine_tune(run, on_check=report_and_prune(trial, job.sweep, metric, curve)).dev_scores[metric]
+        on_check = report_and_prune(trial, job.sweep, metric, curve)
+        score = fine_tune(replace(run, title=label), on_check=on_check).dev_scores[metric]
     except optuna.TrialPruned:
         trial.set_user_attr(CURVE, curve)
         say(f"{label}: pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})")

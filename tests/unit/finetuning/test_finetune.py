@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -302,3 +303,11 @@ def test_a_new_head_is_not_scored_untrained(job):
 def test_a_run_that_diverges_says_where_and_what_to_try(job):
     with pytest.raises(DivergedError, match=r"(?s)step \d+ is .*learning rate of .*Lower fine_tuning.learning_rate"):
         fine_tune(job(learning_rate=1e30, warmup_fraction=0.0))
+
+
+def test_lines_of_progress_begin_with_the_name_of_the_run(job, caplog, monkeypatch):
+    monkeypatch.setattr("bertline.finetuning.module.say", logging.getLogger("said").warning)
+    made = job(num_epochs=1)
+    fine_tune(replace(made, title="reviews, encoder, trial 3", runtime=replace(made.runtime, progress_every_s=0.0)))
+    lines = [message.partition(", loss")[0] for message in caplog.messages if "step" in message]
+    assert lines and all(line.startswith("reviews, encoder, trial 3: step ") for line in lines)

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
+from bertline.config import SECTIONS, pipeline_config
 from bertline.demo import docstrings
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
 from bertline.run.folder import is_locked, locked_folders, read_status
 from bertline.run.provenance import md5_of_path
-from bertline.run.stage import open_stage
+from bertline.run.stage import forecast_file, open_stage
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/support/stage_process.py"
@@ -252,3 +253,17 @@ def test_a_stage_finds_the_docstrings_that_an_earlier_one_has_read(
     with open_stage("task_data", {**content, "task_name": "docs_match"}):
         monkeypatch.delattr(docstrings.ast, "parse")  # nothing is parsed any more
         assert read and list(docstrings.read_modules(packages)) == read
+
+
+def test_a_stage_of_dvc_begins_with_its_place_in_the_whole_and_the_time_left(project, composed, monkeypatch, capsys):
+    monkeypatch.setenv("DVC_STAGE", "pretrain")
+    settings = composed("tracking.enabled=false", "runtime.runs_folder=runs")
+    stages = [
+        *("pretrain", "encoders", "evaluate", "export"),
+        *(f"{part}@{task}" for part in ("task_data", "sweep") for task in settings["tasks"]),
+    ]
+    config = pipeline_config({key: settings[key] for key in SECTIONS})
+    for seconds, left in (({}, ""), (dict.fromkeys(stages, 60.0), f", about {len(stages)} min left")):
+        write_json(forecast_file(config), seconds)
+        with open_stage("pretrain", settings):
+            assert capsys.readouterr().out.startswith(f"stage 4 of {3 + len(stages)}{left}\n")

@@ -1,9 +1,10 @@
-"""What is said of DVC's locks, with real processes behind them."""
+"""The end of `make repro`; what is said of DVC's locks has real processes behind it."""
 
 from __future__ import annotations
 
 import fcntl
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bertline.cli.dvc_lock_hint import dvc_lock_hint
+from bertline.cli.repro_end import dvc_lock_hint, finished_pipeline
+from bertline.foundation.files import write_json
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -70,3 +74,38 @@ def test_a_command_that_is_writing_takes_seconds(tmp_path: Path) -> None:
     with (tmp_path / ".dvc/tmp/lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         assert "takes seconds" in (dvc_lock_hint(tmp_path) or "")
+
+
+def test_a_finished_pipeline_ends_with_a_verdict_on_each_task_and_what_to_open(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/tasks.yaml").write_text("task_names: [library, search, new, alone]")
+    encoder = {"encoder": {"test_mean": 0.3333}}
+    baselines = {"bm25": {"title": "BM25", "test": 0.52}}
+    conclusions = {
+        "library": {"opponent": "bm25", "encoder": {"verdict": "better"}},
+        "search": {"opponent": "bm25", "encoder": {"verdict": "worse"}, "combined": {"verdict": "not shown"}},
+        "alone": {"opponent": None},
+        "removed": {"opponent": None},
+    }
+    for task, conclusion in conclusions.items():
+        result = {"task": task, "metric": "accuracy", "arms": encoder, "baselines": baselines, "conclusion": conclusion}
+        write_json(tmp_path / "artifacts/sweep" / task / "result.json", result)
+    lines = [*finished_pipeline(tmp_path)]
+    assert lines[1:4] == [
+        "  library  wins                        accuracy 0.333 against 0.520  BM25",
+        "  search   loses, with BM25 not clear  accuracy 0.333 against 0.520  BM25",
+        "  alone    no verdict                  accuracy 0.333                no simple method was tried",
+    ]
+    assert "artifacts/evaluate/report.html" in lines[4] and "`make try`" in lines[5] and "`make ui`" in lines[5]
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_make_repro_calls_it_with_the_status_of_dvc_which_make_reports(tmp_path: Path, status: int) -> None:
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    for name, program in (("bertline", "exit 0"), ("dvc", f"exit {status}"), ("python", 'echo "$@"')):
+        (tmp_path / "venv/bin" / name).write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "venv/bin" / name).chmod(0o755)
+    command = ["make", "-f", ROOT / "Makefile", "-o", "install", "repro", "VENV=venv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == f"-m bertline.cli.repro_end {status}\n"
+    assert re.findall(r"Error (\d+)", done.stderr) == ([str(status)] if status else [])

@@ -1,20 +1,26 @@
-"""Who holds DVC's locks, and what to do: DVC's own message advises deleting a lock that protects a running stage.
+"""What stands at the end of `make repro`: the verdicts and what to open, or who holds DVC's locks, and what to do.
 
-`python -m bertline.cli.dvc_lock_hint` prints it after a DVC command that failed, as `make repro` does.
+`python -m bertline.cli.repro_end STATUS` prints it after a DVC command with this exit status. DVC's own words there are
+advice on git, and to delete a lock that protects a running stage.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
+import yaml
 
-from bertline.foundation.files import lock_file
-from bertline.foundation.formats import duration
+from bertline.foundation.files import lock_file, read_json
+from bertline.foundation.formats import duration, short_title
+from bertline.tasks.metrics import metric_name
 
 _COMMANDS, _STAGES = Path(".dvc/tmp/lock"), Path(".dvc/tmp/rwlock")
 """Held while a DVC command reads or writes its own files; what running stages read and write, with their processes."""
@@ -58,6 +64,39 @@ def _of_holder(pid: int, command: str, stages: list[str]) -> str:
     )
 
 
+_VERDICTS = {"better": "wins", "worse": "loses", "not shown": "not clear", None: "no verdict"}
+
+
+def finished_pipeline(root: Path) -> Iterator[str]:
+    """Yield the verdict on each task, one line each, where the report is, and the commands to go on with."""
+    names = yaml.safe_load((root / "conf/tasks.yaml").read_text(encoding="utf-8"))["task_names"]
+    files = [root / "artifacts/sweep" / name / "result.json" for name in names]
+    rows = [_row(read_json(file)) for file in files if file.exists()]
+    if rows:
+        yield "The encoder against the strongest simple opponent of each task, on test:"
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield "The report: artifacts/evaluate/report.html"
+    yield "`make try` fills blanks of your sentences. `make ui` shows all runs in MLflow."
+
+
+def _row(result: dict[str, Any]) -> tuple[str, ...]:
+    conclusion, encoder = result["conclusion"], result["arms"]["encoder"]
+    verdict = _VERDICTS[conclusion.get("encoder", {}).get("verdict")]
+    if "combined" in conclusion:
+        verdict += f", with BM25 {_VERDICTS[conclusion['combined'].get('verdict')]}"
+    opponent = result["baselines"].get(conclusion["opponent"])
+    score = f"{metric_name(result['metric'])} {encoder['test_mean']:.3f}"
+    if opponent is None:
+        return result["task"], verdict, score, "no simple method was tried"
+    return result["task"], verdict, f"{score} against {opponent['test']:.3f}", short_title(opponent["title"])
+
+
 if __name__ == "__main__":
-    if (hint := dvc_lock_hint(Path.cwd())) is not None:
+    if sys.argv[1:] == ["0"]:
+        # One line each, also where the terminal is narrow; a log has whole ones.
+        for line in finished_pipeline(Path.cwd()):
+            print(line[: shutil.get_terminal_size().columns] if sys.stdout.isatty() else line)
+    elif (hint := dvc_lock_hint(Path.cwd())) is not None:
         print(hint, file=sys.stderr)
