@@ -36,10 +36,10 @@ from bertline.kinds.base import (
     require_texts,
     row_ids,
 )
-from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.bad_rows import BadRow, BadRows, one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
-from bertline.tasks.search_data import one_line, relevance_of, search_splits
+from bertline.tasks.search_data import relevance_of, search_splits
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows

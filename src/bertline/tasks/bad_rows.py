@@ -128,6 +128,15 @@ def text_in(value: object) -> str | None:
     return str(value).strip()
 
 
+def one_line(text: str) -> str:
+    """Replace every run of white space by one space, and strip both ends.
+
+    >>> one_line("  a wing\\nin a  slipstream . ")
+    'a wing in a slipstream .'
+    """
+    return " ".join(text.split())
+
+
 def label_in(value: object) -> str:
     """Return the label of a cell, without outer white space; empty if the cell is missing.
 

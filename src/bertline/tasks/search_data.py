@@ -16,7 +16,7 @@ from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.foundation.text_files import decoded_text, numbered_lines
-from bertline.tasks.bad_rows import BadRow, BadRows, text_in
+from bertline.tasks.bad_rows import BadRow, BadRows, one_line, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import (
     BeirSourceConfig,
@@ -180,15 +180,6 @@ def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryR
 
 
 # Readers of each format: documents, queries and judgements.
-
-
-def one_line(text: str) -> str:
-    """Replace every run of white space by one space, and strip both ends.
-
-    >>> one_line("  a wing\\nin a  slipstream . ")
-    'a wing in a slipstream .'
-    """
-    return " ".join(text.split())
 
 
 def relevance_of(text: str) -> int | None:
