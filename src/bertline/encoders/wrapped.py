@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -25,12 +26,19 @@ from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in, family_of
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, config_in, family_in
 from bertline.modeling.heads import AnswerLogits
 from bertline.modeling.huggingface import config_from_huggingface, has_mlm_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import LayerDetail, gather_positions
-from bertline.modeling.weight_files import WEIGHTS_NAME, read_weight_names, require_finite, write_weights
+from bertline.modeling.weight_files import (
+    POSITIONS,
+    WEIGHTS_NAME,
+    WRAPPERS,
+    read_weight_shapes,
+    require_finite,
+    write_weights,
+)
 from bertline.tokenization.tokenizer import Tokenizer
 
 _CLASSES = {
@@ -43,6 +51,7 @@ _CLASSES = {
     "detector": transformers.ElectraForPreTraining,
     "encoder": transformers.AutoModel,
 }
+_WRAPPER = rf"^(?:{'|'.join(map(re.escape, WRAPPERS))})+"
 _SENTENCE_ORDER = "sop_classifier"
 """Name of ALBERT's head of sentence order."""
 Dropouts = tuple[float, float]
@@ -375,33 +384,43 @@ def _loaded(
     folder: Path, head: str, settings: dict[str, Any], *, is_new: bool, dropout_probs: Dropouts | None, seed: int
 ) -> tuple[Any, WrappedEncoder, list[str]]:
     """Return the model of transformers, its encoder, and the names of its weights that the folder does not have."""
-    read_weight_names(folder)  # says what is wrong where there is no whole safetensors file
-    wrapping = family_of(folder)[0].wrapping
-    assert wrapping is not None  # others are not loaded here
-    with _quiet_and_seeded(seed):
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, **settings
-        )
-        if dropout_probs is not None:
-            for key, value in config.to_dict().items():
-                if "dropout" in key and isinstance(value, int | float):
-                    setattr(config, key, dropout_probs["attention" in key])
-        if hasattr(config, "legacy"):
-            config.legacy = True  # the one of two equal heads that needs no word embeddings handed to it
-        hf, found = _CLASSES[head].from_pretrained(
-            folder,
-            key_mapping=dict(wrapping.other_names),
-            config=config,
-            local_files_only=True,
-            use_safetensors=True,
-            trust_remote_code=False,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,  # of a head that is drawn again; others are refused below
-            output_loading_info=True,
-        )
+    sizes, vocab_size, pad_token_id = read_config(folder)
+    family, shapes = FAMILIES[sizes.family], read_weight_shapes(folder)
+    largest = max(size for shape in shapes.values() for size in shape)
+    assert family.wrapping is not None  # others are not loaded here
+    counts = ["num_labels", "position_buckets", *["max_position_embeddings"] * (POSITIONS in shapes)]
+    for key, value in config_in(folder).items():  # before memory is taken for what config.json says
+        if (key.endswith("_size") or key in counts) and isinstance(value, int) and value > largest:
+            raise ArtifactError(f"{folder}: no weight has the size {value} that config.json gives {key}.")
+    try:
+        with _quiet_and_seeded(seed):
+            config = transformers.AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, **settings
+            )
+            if dropout_probs is not None:
+                for key, value in config.to_dict().items():
+                    if "dropout" in key and isinstance(value, int | float):
+                        setattr(config, key, dropout_probs["attention" in key])
+            if hasattr(config, "legacy"):
+                config.legacy = True  # the one of two equal heads that needs no word embeddings handed to it
+            hf, found = _CLASSES[head].from_pretrained(
+                folder,
+                key_mapping={_WRAPPER: "", **family.wrapping.other_names},
+                config=config,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # of a head that is drawn again; others are refused below
+                output_loading_info=True,
+            )
+    except Exception as error:  # each setting of a family has errors of its own
+        reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        raise ArtifactError(
+            f"{folder}: transformers makes no {family.title} of it ({reason}). Copy it again."
+        ) from error
     _require_whole(folder, hf, found, is_new=is_new)
     require_finite(dict(hf.named_parameters()), folder)
-    sizes, vocab_size, pad_token_id = read_config(folder)
     if dropout_probs is not None:
         hidden, attention = dropout_probs
         sizes = replace(sizes, hidden_dropout_prob=hidden, attention_probs_dropout_prob=attention)

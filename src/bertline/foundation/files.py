@@ -24,6 +24,7 @@ from bertline.foundation.errors import ArtifactError, MachineError
 _CHUNK_BYTES = 1 << 20
 _RANDOM_CHARACTERS = 8  # added to the name of a temporary file, as tempfile does for a folder
 _PARTIAL = ".partial"
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
 # Numbers of the errors with which a file system says that it has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -104,6 +105,38 @@ def read_json(path: Path) -> Any:
         raise ArtifactError(f"{path} is missing. Run the stage that writes it (dvc repro).") from error
     except ValueError as error:
         raise ArtifactError(f"{path} is not valid JSON ({error}). Delete it and run its stage again.") from error
+
+
+def read_object(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
+    """Read a JSON object of a checkpoint, whoever wrote it; with `missing_ok`, empty without the file.
+
+    Raises:
+        ArtifactError: The file is missing, a pointer of git-lfs, no JSON, or another value than an object.
+    """
+    if missing_ok and not path.is_file():
+        return {}
+    refuse_lfs_pointer(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path} is not valid JSON ({error}). Copy it again.") from error
+    if not isinstance(content, dict):
+        raise ArtifactError(f"{path} holds a {type(content).__name__}; expected a JSON object. Copy it again.")
+    return content
+
+
+def refuse_lfs_pointer(path: Path) -> None:
+    """Raise ArtifactError if a file is missing, or the pointer that git leaves in place of a large one."""
+    try:
+        with path.open("rb") as handle:
+            is_pointer = handle.read(len(_LFS_POINTER)) == _LFS_POINTER
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read ({error.strerror}). Copy the whole folder again.") from error
+    if is_pointer:
+        raise ArtifactError(
+            f"{path} is a pointer of git-lfs, not the file itself. Fetch it: git lfs install && git -C {path.parent} "
+            "lfs pull"
+        )
 
 
 def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:

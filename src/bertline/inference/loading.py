@@ -12,7 +12,7 @@ import torch
 from bertline.encoders.loading import load_encoder, load_model
 from bertline.finetuning.task_file import FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError, MachineError
-from bertline.foundation.files import read_json
+from bertline.foundation.files import read_object
 from bertline.foundation.progress import warn
 from bertline.inference.model import LoadedModel, TaskPredictor
 from bertline.kinds.classification import ClassificationTaskConfig
@@ -22,7 +22,7 @@ from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.tagging import TaggingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
-from bertline.modeling.huggingface import architecture_of, config_mapping, read_config, read_labels
+from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, config_mapping, read_config, read_labels
 from bertline.modeling.weight_files import read_weight_names
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
@@ -62,8 +62,10 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     max_length = read_config(folder)[0].max_position_embeddings
     settings = folder / "tokenizer_config.json"
     # Positions beyond the maximum length that the tokenizer declares may be untrained.
-    if settings.is_file() and (declared := read_json(settings).get("model_max_length")):
-        max_length = min(max_length, int(declared))
+    declared = read_object(settings, missing_ok=True).get("model_max_length") or max_length
+    if not isinstance(declared, int | float) or declared < 1:
+        raise ArtifactError(f"{settings}: model_max_length is {declared!r:.200}; expected a number, at least 1.")
+    max_length = int(min(max_length, declared))
     finished = read_task_file(folder) or _inferred_task(folder, max_length=max_length)
     if finished is not None:
         model = finished.kind.load_model(folder, attention=_ATTENTION)
@@ -106,8 +108,13 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
         "word_case": "plain",
         "window_overlap": min(_DOC_STRIDE, max_length // 4),
     }
+    if not settings.get("architectures"):
+        raise ArtifactError(
+            f"{folder / CONFIG_NAME} names no architectures, so it is not told whether its head reads texts or tokens. "
+            'Add the class that it was saved from: "architectures": ["BertForSequenceClassification"]'
+        )
     config: Any
-    match (settings.get("architectures") or [""])[0]:
+    match settings["architectures"][0]:
         case "BertForSequenceClassification" if problem_type == "regression":
             if len(labels) > 1:
                 warn(f"{folder} predicts {len(labels)} numbers for a text (problem_type: regression), not one.")

@@ -25,6 +25,7 @@ from bertline.inference.predict import TextVectors
 from bertline.inference.row_files import cell
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Retrieval
+from bertline.modeling.families import FAMILIES
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_source import Record
 from bertline.tracking.registration import Serving
@@ -156,7 +157,7 @@ def serving_of(folder: Path, *, dataset: tuple[str, str] | None) -> Serving:
     `dataset`: name of the task and path of its rows; None for the encoder."""
     loaded = load(str(folder), device="cpu")
     model = ServedModel(loaded, ServingSettings())
-    predictor = model.predictor
+    predictor, is_wrapped = model.predictor, FAMILIES[loaded.encoder.config.family].wrapping is not None
     pair = loaded.task is not None and bool(loaded.task.kind.config.reads_pairs)
     inputs = {str(column.name): column.holds for column in model.inputs(pair=pair)}
     return Serving(
@@ -169,7 +170,7 @@ def serving_of(folder: Path, *, dataset: tuple[str, str] | None) -> Serving:
             name: _EXAMPLE.get(name, list(_SENTENCES) if holds == "texts" else _SENTENCES[0])
             for name, holds in inputs.items()
         },
-        packages=PACKAGES,
+        packages=(*PACKAGES, *["transformers"] * is_wrapped),
         dataset=dataset,
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
+
+_MOST_LAYERS, _LARGEST_SIZE = 1000, 10_000_000
+"""Bounds far above all that is trained: a damaged number would fill the memory before a weight is read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,9 +44,13 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for one in fields(self):
+            value = getattr(self, one.name)
             least = 0 if self.family != "bert" and one.name == "type_vocab_size" else 1
-            if one.type == "int" and getattr(self, one.name) < least:
-                raise ValueError(f"{one.name} must be at least {least}, found {getattr(self, one.name)}")
+            most = _MOST_LAYERS if one.name == "num_hidden_layers" else _LARGEST_SIZE
+            if one.type == "int" and (type(value) is not int or not least <= value <= most):
+                raise ValueError(f"{one.name} must be a whole number from {least} to {most:,}, found {value!r:.200}")
+            if one.type == "float" and (type(value) not in (int, float) or not 0 <= value < math.inf):
+                raise ValueError(f"{one.name} must be a number, at least 0, found {value!r:.200}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} "

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification, BertModel, BertWithClassifier
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, family_in, family_of
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, config_in, family_in, family_of
 from bertline.modeling.heads import BertForQuestionAnswering
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import (
@@ -77,18 +77,12 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
                 f"{where}: {key} is {value!r}; bertline reads {expected!r} only. Choose a BERT encoder."
             )
     activation = mapping.get("hidden_act", "gelu")
-    if activation not in _ACTIVATIONS and family.wrapping is None:
+    if str(activation) not in _ACTIVATIONS and (family.wrapping is None or type(activation) is not str):
         raise ArtifactError(f"{where}: hidden_act is {activation!r}; bertline has {', '.join(sorted(_ACTIVATIONS))}.")
     required = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
     missing = [key for key in required if key not in mapping]
     if missing:
         raise ArtifactError(f"{where}: {', '.join(missing)} missing; is this the configuration of a BERT model?")
-    layers, groups = mapping["num_hidden_layers"], mapping.get("num_hidden_groups") or 1
-    if layers % groups:
-        raise ArtifactError(
-            f"{where}: num_hidden_layers is {layers}, not a multiple of num_hidden_groups ({groups}), so that some "
-            "groups of shared weights would have more layers than others. Change one of them."
-        )
     optional = {
         "max_position_embeddings": 512,
         "type_vocab_size": 2,
@@ -106,7 +100,19 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
         )
     except ValueError as error:
         raise ArtifactError(f"{where}: {error}.") from error
-    return config, mapping["vocab_size"], mapping.get("pad_token_id") or 0
+    layers, groups = config.num_hidden_layers, mapping.get("num_hidden_groups") or 1
+    if layers % groups:
+        raise ArtifactError(
+            f"{where}: num_hidden_layers is {layers}, not a multiple of num_hidden_groups ({groups}), so that some "
+            "groups of shared weights would have more layers than others. Change one of them."
+        )
+    for key in ("classifier_dropout", "qa_dropout"):
+        if (rate := mapping.get(key)) is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
+            raise ArtifactError(f"{where}: {key} is {rate!r:.200}, expected a number in [0, 1) or null.")
+    vocab_size, pad_token_id = mapping["vocab_size"], mapping.get("pad_token_id") or 0
+    if type(vocab_size) is not int or not 0 <= pad_token_id < vocab_size:
+        raise ArtifactError(f"{where}: vocab_size is {vocab_size!r:.200}, pad_token_id {pad_token_id}: no id of it.")
+    return config, vocab_size, pad_token_id
 
 
 def save_model(
@@ -223,7 +229,6 @@ def load_with_head(
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
     with torch.device("meta"), _WithoutDraws():  # nothing is drawn: all weights are read below, or drawn by their names
         model = make(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
-    model.to_empty(device="cpu")
     own_dropout = config_mapping(folder).get("qa_dropout")
     if dropout_prob is None and own_dropout is not None and isinstance(model, BertForQuestionAnswering):
         model.dropout.p = own_dropout
@@ -234,12 +239,14 @@ def load_with_head(
     encoder = model if isinstance(model, BertModel) else model.bert
     prefix = "bert." if model is encoder else ""
     ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
+    shapes = {name: shape for name, shape in read_weight_shapes(folder).items() if not name.startswith(expected_fresh)}
+    _require_whole(folder, to_disk(ours), shapes)  # before memory is taken for what config.json says
+    model.to_empty(device="cpu")
     with_output = any(name.startswith(MLM_HEAD) for name in to_disk(ours))
     weights = read_weights(folder, with_output=with_output)
     encoder.embeddings.unused_positions = weights.pop(UNUSED_POSITIONS, None)
     disk = {name: tensor for name, tensor in weights.items() if not name.startswith(expected_fresh)}
     found, missing = from_disk(ours, disk)
-    _require_whole(folder, to_disk(ours), {name: tuple(tensor.shape) for name, tensor in disk.items()})
     if missing:
         initialize(model, encoder.config, seed=seed, but={name.removeprefix(prefix) for name in found})
     if fresh := [name for name in missing if not name.startswith(expected_fresh)]:
@@ -259,7 +266,7 @@ def read_labels(folder: Path) -> tuple[str, ...]:
     They are `LABEL_0`, `LABEL_1`, ... where config.json names none: transformers omits two labels of these names.
 
     Raises:
-        ArtifactError: The folder's model is not a classifier.
+        ArtifactError: The folder's model is not a classifier, or has fewer outputs than named labels.
     """
     mapping = config_mapping(folder)
     head = read_weight_shapes(folder).get("classifier.weight")
@@ -269,8 +276,13 @@ def read_labels(folder: Path) -> tuple[str, ...]:
             f"{folder} is not a fine-tuned classifier (its config.json says {architectures}). "
             "Choose a folder that the sweep or the export of a task wrote."
         )
-    id2label = mapping.get("id2label") or {str(index): f"LABEL_{index}" for index in range(head[0])}
-    return tuple(str(id2label[key]) for key in sorted(id2label, key=int))
+    names, ids = mapping.get("id2label") or {}, [str(index) for index in range(head[0])]
+    if unknown := names.keys() - ids:
+        raise ArtifactError(
+            f"{folder / CONFIG_NAME}: id2label names {min(unknown)!r}, but the classifier has the outputs 0 to "
+            f"{head[0] - 1}. Copy the folder again, or correct id2label."
+        )
+    return tuple(str(names.get(index, f"LABEL_{index}")) for index in ids)
 
 
 def has_mlm_head(folder: Path) -> bool:
@@ -302,10 +314,10 @@ def config_mapping(folder: Path) -> dict[str, Any]:
 
 
 def _config_on_disk(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG_NAME
+    mapping, path = config_in(folder), folder / CONFIG_NAME
     if not path.is_file():
         raise ArtifactError(f"{path} is missing; {folder} is not a model folder. Give one with config.json.")
-    return read_json(path)
+    return mapping
 
 
 def require_whole_checkpoint(folder: Path) -> None:

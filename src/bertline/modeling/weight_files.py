@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,16 +19,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError, MachineError
-from bertline.foundation.files import cannot_write, read_json
+from bertline.foundation.files import cannot_write, read_object, refuse_lfs_pointer
 from bertline.modeling.families import family_of
 from bertline.tokenization.vocabulary import conversion_of
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 _PICKLE_NAMES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_DTYPES = ("F32", "F16", "BF16", "F64")
+WRAPPERS = ("module.", "_orig_mod.")
+"""Prefixes that wrappers of a model give to the names of all its weights."""
 _DECODER = "cls.predictions.decoder.weight"
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
-_POSITIONS = "bert.embeddings.position_embeddings.weight"
+POSITIONS = "bert.embeddings.position_embeddings.weight"
 UNUSED_POSITIONS = "bert.embeddings.unused_positions"
 """Name of the rows of the position embeddings before that of position 0, which only some families have."""
 _LAYER_NAMES = {
@@ -88,7 +93,7 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
         require_finite(read, path)
         weights.update((names[key], tensor) for key, tensor in read.items())
     if unused:
-        weights[UNUSED_POSITIONS], weights[_POSITIONS] = weights[_POSITIONS].tensor_split([unused])
+        weights[UNUSED_POSITIONS], weights[POSITIONS] = weights[POSITIONS].tensor_split([unused])
     decoder = weights.pop(_DECODER, None)
     words = weights.get(_WORD_EMBEDDINGS)
     if with_output and decoder is not None and words is not None and not torch.equal(decoder, words):
@@ -121,22 +126,43 @@ def read_weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
         for key in shard.keys()  # noqa: SIM118
         if key in names
     }
-    if _POSITIONS in shapes:
-        shapes[_POSITIONS] = (shapes[_POSITIONS][0] - unused, *shapes[_POSITIONS][1:])
+    if POSITIONS in shapes:
+        shapes[POSITIONS] = (shapes[POSITIONS][0] - unused, *shapes[POSITIONS][1:])
     return shapes
 
 
 def _names_in(folder: Path) -> dict[str, str]:
     """Return the current BERT name of each weight of a folder of any family, by its name there."""
     family = family_of(folder)[0]
-    keys = [key for _, shard in _shards(folder) for key in shard.keys()]  # noqa: SIM118
+    dtypes = {key: shard.get_slice(key).get_dtype() for _, shard in _shards(folder) for key in shard.keys()}  # noqa: SIM118
+    keys = _without_wrappers(dtypes, folder)
     heads = {theirs for _, theirs in family.sequence_head}
-    is_classifier = any(key.startswith(tuple(heads)) for key in keys) if heads else False
+    is_classifier = any(key.startswith(tuple(heads)) for key in keys.values()) if heads else False
     names = {}
-    for key in keys:
+    for on_disk, key in keys.items():
         in_bert = family.to_bert(key, is_classifier=is_classifier)
         if in_bert is not None and (name := normalised_name(in_bert)) is not None:
-            names[key] = name
+            names[on_disk] = name
+            if dtypes[on_disk] not in _DTYPES:
+                raise ArtifactError(
+                    f"{folder}: {on_disk} has the dtype {dtypes[on_disk]}; bertline reads {', '.join(_DTYPES)}. Its "
+                    "weights are quantized: load the full-precision checkpoint instead."
+                )
+    return names
+
+
+def _without_wrappers(keys: Iterable[str], folder: Path) -> dict[str, str]:
+    """Return names without the prefixes of `DataParallel` and `torch.compile`, by the names in the files."""
+    names = {key: key for key in keys}
+    for prefix in WRAPPERS * 2:  # one may be in the other
+        wrapped = [key for key, name in names.items() if name.startswith(prefix)]
+        if wrapped and len(wrapped) < len(names):
+            other = next(key for key in names if key not in wrapped)
+            raise ArtifactError(
+                f"{folder} has two sets of weights: {len(wrapped)} names begin with {prefix}, such as {wrapped[0]}, "
+                f"and {len(names) - len(wrapped)} do not, such as {other}. Save the model inside the wrapper alone."
+            )
+        names = {key: name.removeprefix(prefix) for key, name in names.items()}
     return names
 
 
@@ -181,6 +207,7 @@ def _shards(folder: Path) -> Iterator[tuple[Path, safe_open]]:
                 f"{path} is missing, though {INDEX_NAME} names it. Copy the whole folder again."
             ) from error
         except SafetensorError as error:
+            refuse_lfs_pointer(path)
             raise ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy or write it again.") from error
 
 
@@ -188,8 +215,13 @@ def _files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS_NAME).is_file():
         return [folder / WEIGHTS_NAME]
     if (folder / INDEX_NAME).is_file():
-        index = read_json(folder / INDEX_NAME)
-        return [folder / name for name in sorted(set(index["weight_map"].values()))]
+        places = read_object(folder / INDEX_NAME).get("weight_map")
+        names: list[Any] = list(places.values()) if isinstance(places, dict) else [places]
+        if bad := [name for name in names if not re.fullmatch(r"[^/\\]+\.safetensors", str(name))]:
+            raise ArtifactError(
+                f"{folder / INDEX_NAME}: weight_map names {bad[0]!r:.200}, no file of this folder. Copy it again."
+            )
+        return [folder / name for name in sorted(set(names))]
     for name in _PICKLE_NAMES:
         if (folder / name).is_file():
             raise ArtifactError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shlex
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import DataError
+from bertline.foundation.files import read_object, refuse_lfs_pointer
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
@@ -53,7 +53,7 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     folder, vocab_file = (path.parent, path) if path.is_file() else (path, path / "vocab.txt")
     content: dict[str, Any] = {}
     if path.is_dir() and (tokenizer_file := path / "tokenizer.json").is_file():
-        content = _read_object(tokenizer_file)
+        content = read_object(tokenizer_file)
         tokens = _tokens_of(content, tokenizer_file)
     elif vocab_file.is_file():
         tokens = read_vocab_file(vocab_file)
@@ -63,7 +63,7 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
             "the model was published."
         )
     config, normalizer = (
-        _read_object(folder / "tokenizer_config.json", missing_ok=True),
+        read_object(folder / "tokenizer_config.json", missing_ok=True),
         content.get("normalizer") or {},
     )
     ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
@@ -127,7 +127,7 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
     path, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        settings |= _read_object(folder / name, missing_ok=True)
+        settings |= read_object(folder / name, missing_ok=True)
     markers = _markers(settings)
     if not path.is_file():
         slow = [name for name in _SLOW_FILES if (folder / name).is_file()]
@@ -137,14 +137,14 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
                 "where you trust it, with `pip install sentencepiece protobuf` if transformers asks for them, and take "
                 f"the new folder: {conversion_of(folder)}"
             )
-        added = _read_object(folder / "added_tokens.json", missing_ok=True)
+        added = read_object(folder / "added_tokens.json", missing_ok=True)
         if not vocab_file.is_file() or not (added or markers):
             return None
         vocabulary = read_vocabulary(folder)
         vocab = {token: index for index, token in enumerate(vocabulary.tokens)}
         own = _own_tokens(markers, ChainMap(added, vocab), added)
         return OtherTokenizer(content=vocabulary, special_tokens=SPECIAL_TOKENS, own_tokens=own) if own else None
-    content = _read_object(path)
+    content = read_object(path)
     model = content.get("model") or {}
     added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
     vocab = model["vocab"]
@@ -193,6 +193,7 @@ def read_vocab_file(path: Path) -> tuple[str, ...]:
         DataError: The file is not UTF-8, has an empty line or a duplicate token (the message has the line numbers), or
             lacks a special token.
     """
+    refuse_lfs_pointer(path)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -236,18 +237,6 @@ def _checked(tokens: Sequence[str], path: Path) -> tuple[str, ...]:
             "spelt so."
         )
     return tuple(tokens)
-
-
-def _read_object(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
-    if missing_ok and not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} holds {type(content).__name__}; expected a JSON object.")
-    return content
 
 
 # Weights as safetensors only, and no code files: loading a checkpoint cannot execute code.
