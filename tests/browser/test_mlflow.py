@@ -36,6 +36,7 @@ def test_the_experiment_has_a_row_for_each_pipeline(review, views: dict[str, str
     visit = review(views["all runs"])
     for name in (r"^smoke: MLM \d\.\d\d$", r"^smoke \w{10}$"):  # the second has no scores yet
         visit.page.get_by_role("link", name=re.compile(name)).wait_for()
+    visit.page.get_by_role("columnheader", name=re.compile("^docs_library.accuracy")).first.wait_for()
     shown(visit, "A run for each pipeline, below it one for each stage, below a sweep one for each trial.")
 
 

@@ -379,7 +379,7 @@ class _Sender:
             curve = [(round(100 * share), float(score)) for share, score in event.get("curve") or []]
             last = curve[-1][0] if curve else 0
             trial.log_params(event["params"])
-            trial.log_points(("dev/score_by_percent", score, ended_s, step) for step, score in curve)
+            trial.log_points(("dev/score_while_training", score, ended_s, step) for step, score in curve)
             trial.log_points((key, float(value), ended_s, last) for key, value in (event.get("metrics") or {}).items())
             trial.set_status(_STATUS_OF_TRIAL[event["state"]])
 

@@ -119,7 +119,7 @@ def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingCo
     trial, pruned = runs["encoder · trial 0"], runs["encoder · trial 1"]
     assert trial.data.tags[PARENT_TAG] == runs["sweep"].info.run_id
     assert trial.data.params == {"lr": "0.1"}
-    assert steps_of(config, trial, "dev/score_by_percent") == [50, 100]
+    assert steps_of(config, trial, "dev/score_while_training") == [50, 100]
     assert (pruned.data.tags["optuna.state"], pruned.data.tags["mlflow.note.content"]) == ("PRUNED", "Stopped early")
     assert runs["encoder · seed 0"].data.metrics["test/accuracy"] == 0.6
 

@@ -35,6 +35,19 @@ def test_an_empty_store_has_its_runs_and_models_to_show(config: TrackingConfig) 
     assert [view.title for view in prepared_views(config, SERVER, **NAMES)] == ["all runs", "models"]
 
 
+def test_the_columns_of_all_runs_are_the_scores_of_pipelines_on_test(config: TrackingConfig) -> None:
+    store = Store(config.uri, config.experiment_name)
+    for number, keys in enumerate((["a/accuracy", "a/dev_accuracy"], ["val/mlm_loss", "b/f1"])):
+        make(store, "p", {"bertline.pipeline_key": str(number)}, *((key, 0.5, 1.0, 0) for key in keys))
+    make(store, "pretrain", {"bertline.stage": "pretrain"}, ("perf/mfu", 0.5, 1.0, 0))
+    (key,) = parse_qs(shown(config)["all runs"].query)["viewStateShareKey"]
+    view = json.loads(store.client.get_experiment(store.experiment_id()).tags[f"mlflow.sharedViewState.{key}"])
+    assert view == {
+        "selectedColumns": [f"metrics.`{key}`" for key in ("a/accuracy", "b/f1", "val/mlm_loss")],
+        "searchFilter": "",
+    }
+
+
 def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: TrackingConfig) -> None:
     store = Store(config.uri, config.experiment_name)
     made: dict[str, str] = {}
