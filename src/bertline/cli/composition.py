@@ -35,6 +35,7 @@ from bertline.cli.overrides import (
 from bertline.cli.project import conf_folder
 from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.formats import printable
 from bertline.run.provenance import running_under_dvc
 from bertline.run.stopping import in_one_line
 
@@ -209,5 +210,5 @@ def _explained(message: str, config: str) -> str:
 
 def fail(message: str) -> NoReturn:
     """Print a message about an error, and exit with status 1."""
-    print(f"error: {message}", file=sys.stderr, flush=True)
+    print(f"error: {printable(message)}", file=sys.stderr, flush=True)
     sys.exit(1)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from importlib.resources import files
 from typing import Any, Concatenate, Literal, ParamSpec
@@ -23,6 +24,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from bertline.evaluation.html import score, shortened
+from bertline.foundation.formats import printable
 
 _CSS = files("bertline.evaluation").joinpath("templates/style.css").read_text(encoding="utf-8")
 COLOURS = dict(re.findall(r"--(ink|soft|rule|c\d): (#\w+)", _CSS.partition("@media")[0]))
@@ -41,6 +43,7 @@ _STYLE = {
     "axes.xmargin": 0.03,
     "grid.color": COLOURS["rule"],
     "svg.fonttype": "none",
+    "text.parse_math": False,  # `$` stands for itself
 }
 _WIDTH, _PLOT_HEIGHT = 6.1, 3.3
 _MOST_POINTS = 400
@@ -48,8 +51,8 @@ _MOST_POINTS = 400
 _FEW_TICKS, _STEPS = 4, (1, 2, 2.5, 5, 10)
 _COLUMNS = 4
 """Panels next to each other."""
-_CHARACTERS = 75
-"""Characters of a line of the legend."""
+_CHARACTERS, _LONGEST_NAME = 75, 60
+"""Characters of a line of the legend, and of a name that is drawn."""
 
 Points = Sequence[tuple[float, float]]
 P = ParamSpec("P")
@@ -94,9 +97,10 @@ def _styled(draw: Callable[Concatenate[Figure, P], str]) -> Callable[P, Chart]:
 
     @wraps(draw)
     def chart(*args: P.args, **kwargs: P.kwargs) -> Chart:
-        with matplotlib.rc_context(_STYLE):
+        with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # a box in PNG; in SVG the page has the fonts
             figure = Figure(figsize=(_WIDTH, _PLOT_HEIGHT), layout="constrained")
-            description = draw(figure, *args, **kwargs)
+            description = printable(draw(figure, *args, **kwargs))
             matplotlib.rcParams["svg.hashsalt"] = description  # ids differ between the charts of a page
             svg, png = io.BytesIO(), io.BytesIO()
             figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
@@ -105,6 +109,12 @@ def _styled(draw: Callable[Concatenate[Figure, P], str]) -> Callable[P, Chart]:
         return Chart(_for_page(svg.getvalue().decode(), description), png.getvalue())
 
     return chart
+
+
+def _name(name: str) -> str:
+    """Return a name as it is drawn: on one line, and without a leading underscore, which would hide it."""
+    drawn = shortened(" ".join(printable(name).split()), _LONGEST_NAME)
+    return f" {drawn}" if drawn.startswith("_") else drawn
 
 
 def _for_page(svg: str, description: str) -> Markup:
@@ -143,11 +153,12 @@ def line_chart(
     short text, something changes.
     """
     axes = figure.subplots()
-    series = sorted((curve for curve in series if curve.points), key=lambda curve: curve.style == "behind")
+    series = [replace(curve, name=_name(curve.name)) for curve in series if curve.points]
+    series.sort(key=lambda curve: curve.style == "behind")
     for curve in series:
         _draw(axes, curve)
     if level:
-        axes.axhline(level[1], color=COLOURS["soft"], linestyle="--", linewidth=1.6, label=level[0])
+        axes.axhline(level[1], color=COLOURS["soft"], linestyle="--", linewidth=1.6, label=_name(level[0]))
     _scale_x(axes, sorted({x for curve in series for x, _ in curve.points}), log=log_x)
     for place, words in marks:
         axes.axvline(place, color=COLOURS["soft"], linestyle=":", linewidth=1)
@@ -158,9 +169,10 @@ def line_chart(
     axes.set_xlabel(x_name)
     axes.set_title(y_name, loc="right", fontsize=11, color=COLOURS["soft"])
     names = [str(name) for name in axes.get_legend_handles_labels()[1]]
-    columns = max(1, min(3, _CHARACTERS // (max(map(len, names)) + 6)))
+    columns = max(1, min(3, _CHARACTERS // (max(map(len, names), default=0) + 6)))
     figure.set_size_inches(_WIDTH, _PLOT_HEIGHT + 0.26 * math.ceil(len(names) / columns))
-    figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.4)
+    if names:
+        figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.4)
     return f"{y_name} by {x_name}: {', '.join(names)}"
 
 
@@ -210,7 +222,7 @@ def dot_chart(figure: Figure, rows: Sequence[Row], *, x_name: str) -> str:
             axes.plot(row.interval, [place, place], "|-", color=colour, linewidth=0.8, alpha=0.8, markersize=8)
         axes.plot(row.seeds, [place] * len(row.seeds), "o", color=colour, markersize=4, alpha=0.45, mew=0)
         axes.errorbar(row.mean, place, xerr=row.spread, fmt="none", color=colour, linewidth=2.2)
-        axes.plot(row.mean, place, "o", color=colour, markersize=8, gid=f"said: {row.name}: {said}")
+        axes.plot(row.mean, place, "o", color=colour, markersize=8, gid=f"said: {_name(row.name)}: {said}")
     if min(row.mean for row in rows) < 0.3:
         axes.update_datalim([(0, 0)])
         axes.autoscale_view()
@@ -241,7 +253,7 @@ def _rows_below_each_other(figure: Figure, number: int, height: float) -> Axes:
 
 def _name_row(axes: Axes, place: int, name: str, number: str) -> None:
     above: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "bottom"}
-    axes.annotate(name, (0, place), (0, 6), **above)
+    axes.annotate(_name(name), (0, place), (0, 6), **above)
     axes.annotate(number, (1, place), (0, 6), **above, ha="right", weight="bold")
 
 
@@ -262,7 +274,7 @@ def small_multiples(figure: Figure, groups: Sequence[tuple[str, Points]], *, x_n
         panel.set_axis_on()
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set(visible=True, color=COLOURS["rule"])
-        panel.set_title(shortened(name, 18), fontsize=11)
+        panel.set_title(shortened(_name(name), 18), fontsize=11)
         panel.add_patch(_dots(every, color=COLOURS["soft"], linewidth=2.5, alpha=0.22))
         panel.add_patch(_dots(points, color=COLOURS["c0"], linewidth=4, alpha=0.8))
         panel.autoscale_view()
@@ -272,9 +284,12 @@ def small_multiples(figure: Figure, groups: Sequence[tuple[str, Points]], *, x_n
 
 def _dots(points: Points, **style: Any) -> PathPatch:
     """Return dots as one path of lines without length, which takes a fraction of the bytes of circles."""
-    path = Path([point for point in points for _ in range(2)], [Path.MOVETO, Path.LINETO] * len(points))
+    # PNG leaves out lines that have no length at all; in SVG, whose numbers are rounded, these have none.
+    hardly = 1e-5 * (max(x for x, _ in points) - min(x for x, _ in points) or 1.0)
+    ends = [(x + more, y) for x, y in points for more in (0.0, hardly)]
+    path = Path(ends, [Path.MOVETO, Path.LINETO] * len(points))
     path.should_simplify = False
-    return PathPatch(path, fill=False, capstyle="round", **style)
+    return PathPatch(path, fill=False, capstyle="round", snap=False, **style)
 
 
 def _number(value: float, _: float = 0) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from bertline.foundation.formats import count, duration, percent, signed
+from bertline.foundation.formats import count, duration, percent, printable, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN
 from bertline.tasks.metrics import metric_name as metric_name
 
@@ -203,7 +203,7 @@ def rendered(template: str, **facts: Any) -> str:
     )
     environment.filters |= {one.__name__: one for one in _FILTERS}
     facts |= {"contents": [], "noise_unknown": NOISE_UNKNOWN.capitalize(), "without_empty": _without_empty}
-    return environment.get_template(template).render(facts)
+    return printable(environment.get_template(template).render(facts))
 
 
 def _without_empty(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:

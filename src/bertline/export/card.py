@@ -15,11 +15,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bertline.export.config import ExportConfig
-from bertline.export.usage import Usage, escaped, interval, shown
+from bertline.export.usage import Usage, interval, shown
 from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
-from bertline.foundation.formats import markdown_table, signed, with_spread, without_local_paths
+from bertline.foundation.formats import escaped, markdown_table, printable, signed, with_spread, without_local_paths
 from bertline.foundation.manifests import MANIFEST_NAME, versions_of
 from bertline.foundation.mappings import value_at
 from bertline.modeling.config import ModelConfig
@@ -241,7 +241,7 @@ def _card(facts: CardFacts, task: str | None, onnx: Mapping[str, Any] | None, to
     # One empty line between paragraphs, whichever of them there are; code stays as it is.
     blocks = card.split("```")
     blocks[::2] = [re.sub(r"\n{3,}", "\n\n", text) for text in blocks[::2]]
-    return "```".join(blocks).strip() + "\n"
+    return printable("```".join(blocks).strip() + "\n")
 
 
 def _metadata(facts: CardFacts, tags: list[str], pipeline: str | None, start: str | None) -> dict[str, Any]:

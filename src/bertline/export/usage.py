@@ -16,11 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from bertline.foundation.files import write_json
-from bertline.foundation.formats import without_local_path
+from bertline.foundation.formats import escaped, printable, without_local_path
 from bertline.modeling.huggingface import read_config
-
-# Characters that begin emphasis, code, links or images. An underscore inside a word has no meaning.
-_SPECIAL = re.compile(r"[\\`*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def shown(title: str) -> str:
@@ -53,21 +50,10 @@ def code_span(text: str) -> str:
         >>> code_span("no match"), code_span("a`b"), code_span("two\nlines")
         ('`no match`', '``a`b``', '`two lines`')
     """
-    text = " ".join(text.split()) or " "
+    text = " ".join(printable(text).split()) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     padding = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{padding}{text}{padding}{fence}"
-
-
-def escaped(text: str) -> str:
-    r"""Escape text for a paragraph, a heading or, through `table`, a table cell.
-
-    Example:
-        >>> escaped("<b>a*b</b>\n| docs_match")
-        '&lt;b&gt;a\\*b&lt;/b&gt; | docs_match'
-    """
-    text = _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -80,16 +80,46 @@ def rough_duration(hours: float) -> str:
     return f"{hours:,.3g} h{days}" if hours < 1000 else f"{hours:,.0f} h{days}"
 
 
+# Control characters (a terminal obeys those after an escape), overrides of the direction of writing, which turn round
+# what follows them, and halves of UTF-16 pairs, which no file can hold.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)")
+# Characters that begin emphasis, code, links, images or formulas, and at the start of a line headings and lists. An
+# underscore inside a word has no meaning.
+_SPECIAL = re.compile(r"[\\`*\[\]$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-]|(?:(?<=^\d)|(?<=^\d\d))[.)]")
+
+
+def printable(text: str) -> str:
+    r"""Replace characters that a page, a picture or a terminal would obey, and not show, by U+FFFD.
+
+    Example:
+        >>> printable("a\x1b[31mred\n"), printable("\u202eb").isprintable()
+        ('a\ufffd[31mred\n', True)
+    """
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def escaped(text: str) -> str:
+    r"""Escape text for a paragraph, a heading or, through `markdown_table`, a table cell of Markdown.
+
+    Example:
+        >>> escaped("<b>a*b</b>\n| docs_match")
+        '&lt;b&gt;a\\*b&lt;/b&gt; | docs_match'
+    """
+    text = _SPECIAL.sub(r"\\\g<0>", " ".join(printable(text).split()))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def markdown_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table.
+    """Return a Markdown table, each row on a line of its own.
 
     >>> print(markdown_table(["a", "b"], [[1, "x|y"]]))
     | a | b |
     | --- | --- |
     | 1 | x\\|y |
     """
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    lines = [[" ".join(str(cell).splitlines()).replace("|", "\\|") for cell in row] for row in (names, *rows)]
+    lines.insert(1, ["---"] * len(names))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def short_title(title: str) -> str:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from bertline.foundation.formats import duration
+from bertline.foundation.formats import duration, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -33,10 +33,11 @@ class _CommandLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):  # a closed terminal or pipe must not end the work
+            message = printable(self.format(record))
             if record.levelno < logging.WARNING:
-                print(self.format(record), flush=True)
+                print(message, flush=True)
             else:
-                print(f"warning: {self.format(record)}", file=sys.stderr, flush=True)
+                print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 _LOGGER = logging.getLogger("bertline")

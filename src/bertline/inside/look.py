@@ -19,7 +19,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from bertline.foundation.errors import DataError
-from bertline.foundation.formats import count, short_title
+from bertline.foundation.formats import count, printable, short_title
 from bertline.inference.model import BLANK, Inside, LoadedModel
 from bertline.modeling.families import FAMILIES
 from bertline.tokenization.vocabulary import MASK
@@ -319,6 +319,7 @@ def _rendered(facts: Sequence[ModelFacts], text: str, pair: str | None, note: st
     # As they are: `{{` or `{#` mean something else in them than in a template.
     files = ("style.css", "look.css", "look.js")
     sources = {name: Markup(loader.get_source(environment, name)[0]) for name in files}
-    return environment.get_template("look.html").render(
+    page = environment.get_template("look.html").render(
         page={"models": models}, data=data, text=text, pair=pair, note=note, models=models, sources=sources
     )
+    return printable(page)

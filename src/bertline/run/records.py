@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.config import PipelineConfig
 from bertline.evaluation.facts import PipelineFolders, read_result
 from bertline.foundation.files import read_json, sha256_of_json, sha256_of_path, write_json
-from bertline.foundation.formats import count, markdown_table
+from bertline.foundation.formats import count, escaped, markdown_table
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
@@ -124,8 +124,10 @@ def stage_page(
     if stage.name == "sweep":
         result = read_result(output / "result.json")
         title = f"{name}: {metric_name(result['metric'])} {result['arms']['encoder']['test_mean']:.3f}"
-        blocks += filter(None, [result["conclusion"]["sentence"], _arms(result), result["encoders"]["sentence"]])
-        blocks += [markdown_table(*shown) for shown in result["encoders"]["tables"]]
+        alone, among = (escaped(result[part]["sentence"]) for part in ("conclusion", "encoders"))
+        blocks += filter(None, [alone, _arms(result), among])
+        tables = result["encoders"]["tables"]
+        blocks += [markdown_table(head, [list(map(escaped, row)) for row in rows]) for head, rows in tables]
     else:
         if stage.name == "pretrain":
             title = ": ".join([name, *_loss(config, metrics)])
@@ -151,9 +153,9 @@ def pipeline_page(
         arm, metric = result["arms"]["encoder"], result["metric"]
         headline[f"{task}/{metric}"] = arm["test_mean"]
         opponent = result["baselines"].get(result["conclusion"]["opponent"])
-        strongest = f"{opponent['test']:.3f} ({opponent['title']})" if opponent else "–"
+        strongest = f"{opponent['test']:.3f} ({escaped(opponent['title'])})" if opponent else "–"
         rows.append((task, metric_name(metric), _with_std(arm), strongest))
-        sentences.append(f"- **{task}**: {result['conclusion']['sentence']}")
+        sentences.append(f"- **{task}**: {escaped(result['conclusion']['sentence'])}")
     scores = _loss(config, metrics)
     if not scores:  # a checkpoint was fine-tuned
         scores = [f"{task} {result['arms']['encoder']['test_mean']:.3f}" for task, result in results.items()]
@@ -175,7 +177,7 @@ def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:
 
 
 def _arms(result: Mapping[str, Any]) -> str:
-    rows = [(one["title"], _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
+    rows = [(escaped(one["title"]), _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
     rows += [(one["title"], f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
     best_first = sorted(rows, key=lambda row: -row[2])
     return markdown_table(["model", f"test {metric_name(result['metric'])}"], [row[:2] for row in best_first])

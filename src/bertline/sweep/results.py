@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_atomically, write_json
-from bertline.foundation.formats import count, short_title, signed, with_spread
+from bertline.foundation.formats import count, printable, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.verdicts import AS_NUMBER, NOISE_UNKNOWN, Difference, Measured, adjusted, compared, measured
 from bertline.kinds.registry import task_kind
@@ -486,7 +486,7 @@ def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, An
         intro += " Below each word or sentence stands its right label, and if the model was wrong, then what it said."
     page = Template(files("bertline.sweep").joinpath("errors_page.html").read_text(encoding="utf-8"))
     title, body = escape(f"{task}: most confident errors"), "".join(map(_article, errors))
-    write_atomically(path, page.substitute(title=title, intro=intro, body=body))
+    write_atomically(path, printable(page.substitute(title=title, intro=intro, body=body)))
 
 
 def _article(error: Mapping[str, Any]) -> str:

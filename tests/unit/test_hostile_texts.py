@@ -1,0 +1,182 @@
+"""Any text of the user is shown as that text: in figures, pages, cards, notes, tables and messages."""
+
+from __future__ import annotations
+
+import copy
+import html.parser
+import io
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import pytest
+from markdown_it import MarkdownIt
+
+from bertline.evaluation.build import report_page
+from bertline.evaluation.charts import task_charts
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
+from bertline.evaluation.figures import COLOURS, Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
+from bertline.evaluation.task_section import TaskSection
+from bertline.export.card import _comparisons, _score_rows
+from bertline.export.usage import code_span
+from bertline.foundation.formats import escaped, markdown_table, printable
+from bertline.foundation.progress import say
+from bertline.kinds.classification import Classification
+from bertline.run.records import stage_page
+from bertline.run.stages import stage_named
+from bertline.sweep.results import write_errors_page
+from bertline.tracking.record import NOTE_TAG
+from evaluation_inputs import make_result
+from finetuning_inputs import task
+from hostile_texts import HOSTILE_TEXTS
+
+every_text = pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())
+POINTS = [(0.0, 0.1), (1.0, 0.4)]
+MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def plain(text: str) -> str:
+    """A text as people read it, on one line."""
+    return " ".join(printable(text).replace("\u202f", " ").split())
+
+
+class Read(html.parser.HTMLParser):
+    """What a browser makes of a page: its words, tags and attributes that act."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+        self.tags: list[str] = []
+        self.feed(page)
+        self.words = plain(" ".join(self.pieces))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not [name for name, _ in attrs if name.startswith("on")], attrs
+
+    def handle_data(self, data: str) -> None:
+        self.pieces.append(data)
+
+
+def drawn(chart: Chart) -> list[str]:
+    """The words of a figure."""
+    root = ElementTree.fromstring(str(chart.svg).replace("<svg", '<svg xmlns:xlink="xlink"', 1))
+    return [plain(one.text or "") for one in root.iter() if one.tag == "text"]
+
+
+@every_text
+@pytest.mark.filterwarnings("error")
+def test_a_figure_draws_names_as_they_are(text: str) -> None:
+    charts = [
+        line_chart([Series(text, POINTS, "c0", style="marked")], x_name="x", y_name="y", level=(text, 0.2)),
+        dot_chart([Row(text, 0.5, "c0"), Row("b", 0.4, "c1")], x_name="x"),
+        bar_chart([(text, 2.0), ("b", 1.0)], name="n"),
+        small_multiples([(text, POINTS), ("b", POINTS)], x_name="x", y_name="y"),
+    ]
+    for chart in charts:
+        name, words = plain(text), drawn(chart)
+        begins = [word for word in words if word.endswith(" …") and name.startswith(word.removesuffix(" …"))]
+        assert name in words or begins or not name  # long ones are cut
+        assert matplotlib.image.imread(io.BytesIO(chart.png)).shape[1] < 1200  # as wide as ever
+
+
+def test_points_of_every_panel_are_in_the_picture_of_pixels_too() -> None:
+    groups = [(str(number), [(number / 13, number % 3)]) for number in range(13)]
+    pixels = matplotlib.image.imread(io.BytesIO(small_multiples(groups, x_name="x", y_name="y").png))[..., :3]
+    red, green, blue = (int(COLOURS["c0"][place : place + 2], 16) / 255 for place in (1, 3, 5))
+    dots = abs(pixels - (0.2 + 0.8 * red, 0.2 + 0.8 * green, 0.2 + 0.8 * blue)).max(axis=-1) < 0.1
+    assert dots.sum() > 13 * 20
+
+
+@every_text
+def test_markdown_shows_it_and_a_table_keeps_its_rows(text: str) -> None:
+    item = Read(MARKDOWN.render(f"- {escaped(text)}"))
+    assert item.words == plain(text) and set(item.tags) <= {"ul", "li", "p"}
+    page = Read(MARKDOWN.render(f"x {escaped(text)} y"))
+    assert (page.words, page.tags) == (f"x {plain(text)} y".replace("  ", " "), ["p"])
+    table = Read(MARKDOWN.render(markdown_table(["a", "b"], [[escaped(text), "1"], ["c", "2"]])))
+    assert (table.tags.count("tr"), table.tags.count("td")) == (3, 4)
+    assert table.words == f"a b {plain(text)} 1 c 2".replace("  ", " ")
+    assert not {"script", "img", "a", "em", "strong", "code", "s"} & {*table.tags, *page.tags}
+    code = Read(MARKDOWN.render(f"x {printable(code_span(text))} y"))
+    assert code.tags == ["p", "code"] and code.words == f"x {plain(text)} y".replace("  ", " ")
+
+
+@every_text
+def test_the_terminal_gets_nothing_that_it_obeys(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    say(markdown_table(["encoder", "dev"], [[text, "0.5"]]))
+    written = capsys.readouterr().out
+    assert len(written.splitlines()) == 3
+    assert printable(written) == written
+
+
+def hostile_result() -> dict[str, Any]:
+    """The result of a sweep whose labels, encoders and errors are hostile texts."""
+    texts = [text for text in HOSTILE_TEXTS.values() if text.strip()]
+    result = make_result("library")
+    arm = result["arms"].pop("encoder_2")
+    for split in (result["comparisons"], *result["comparisons_by_split"].values()):
+        split.pop("encoder_2", None)
+    for number, text in enumerate(texts):
+        result["arms"][f"encoder_{number}"] = {**copy.deepcopy(arm), "title": text}
+        result["comparisons"][f"encoder_{number}"] = result["comparisons"]["random_weights"]
+    result["labels"] = texts
+    result["confusion_matrix"] = [[1] * len(texts)] * len(texts)
+    sentence = " ".join(texts)
+    result["conclusion"]["sentence"] = result["encoders"]["sentence"] = result["note"] = sentence
+    result["encoders"]["tables"] = [[["encoder"], [[text] for text in texts]]]
+    error = {"id": "1", "text_pair": None, "score": 0.9}
+    result["examples"]["confident_errors"] = [
+        {**error, "text": text, "gold": text, "predicted": text} for text in texts[:8]
+    ]
+    return result
+
+
+def test_the_report_shows_every_text_and_runs_none() -> None:
+    facts = TaskFacts(name="library", manifest={}, result=hostile_result(), calibration={}, folder=Path())
+    whole = Facts(
+        title="t", params={"x": {"y": list(HOSTILE_TEXTS.values())}}, taken_from="x", corpus={}, tokenizer={},
+        examples={}, objective=None, training={"num_parameters": 7}, rows=[], mask_predictions=[], alarms=[],
+        tasks=[facts], provenance=[],
+    )  # fmt: skip
+    nowhere = PipelineFolders(
+        corpus=None, tokenizer=None, examples=None, pretrain=Path(), tasks={}, sweeps={}, params={}
+    )
+    sections = [TaskSection(facts, task_charts(facts), {}, {})]
+    page = report_page(whole, sections, nowhere, pretraining=[], dropped=[], num_documents=0)
+    page.encode()
+    read = Read(page)
+    assert read.tags.count("script") == 1 and "img" not in read.tags  # the template's own
+    for text in filter(str.strip, HOSTILE_TEXTS.values()):
+        assert plain(text) in read.words, text
+    assert printable(page) == page
+
+
+def test_the_page_of_errors_shows_every_text_and_runs_none(tmp_path: Path) -> None:
+    errors = hostile_result()["examples"]["confident_errors"]
+    write_errors_page(tmp_path / "errors.html", task="t", errors=errors, num_rows=20)
+    read = Read((tmp_path / "errors.html").read_text(encoding="utf-8"))
+    assert "script" not in read.tags and all(plain(error["text"]) in read.words for error in errors)
+
+
+@every_text
+def test_cards_and_notes_show_names_of_encoders_and_labels(
+    text: str, composed: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    result = make_result("library")
+    result["arms"]["encoder_2"]["title"] = text
+    result["conclusion"]["sentence"] = result["encoders"]["sentence"] = f"On library {text} wins."
+    result["encoders"]["tables"] = [[["encoder", "dev"], [[text, "0.5"]]]]
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    note = stage_page(None, stage_named("sweep"), "sweep@library", {}, tmp_path)[NOTE_TAG]  # type: ignore[arg-type]
+    usage = Classification(task(), (text, "b")).usage({}, pair=False)
+    lines = [f"- {line}" for line in _comparisons(result)]
+    card = "\n\n".join([markdown_table(["", "d", "t", "i"], _score_rows(result)), *lines, usage.what])
+    for source in (note, printable(card)):
+        read = Read(MARKDOWN.render(source))
+        assert plain(text) in read.words or text.startswith(("/", "~"))
+        assert not {"script", "img", "a", "s", "h1", "b"} & set(read.tags)
+    assert printable(note) == note
