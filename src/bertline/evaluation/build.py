@@ -180,7 +180,7 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
 
 
 _FEW_TASKS = 3
-"""Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""
+"""Maximum number of tasks that get a second sentence and a tile each."""
 _FRAMES = 9
 """Maximum number of mask predictions shown per sentence."""
 _CONSIDERED_DOCUMENTS = 2_000
@@ -227,7 +227,7 @@ class Overview:
 
     @property
     def few(self) -> bool:
-        """Whether each task gets a sentence and a tile."""
+        """Whether each task gets a second sentence and a tile."""
         return len(self.tasks) <= _FEW_TASKS
 
     @property
