@@ -28,6 +28,7 @@ import repository_source  # noqa: F401
 import yaml
 
 from bertline.foundation.formats import signed, with_spread
+from bertline.foundation.verdicts import AS_NUMBER
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -167,7 +168,24 @@ def verdicts() -> str:
             "",
             f"These verdicts count the noise of rows, of fine-tuning seeds, and of pretraining: {len(found['runs'])} "
             f"pretrainings (seeds {seeds}).",
+            of_one_report(found),
         ]
+    )
+
+
+def of_one_report(found: Mapping[str, Any]) -> str:
+    """Return how the verdicts of the first pretraining's report, which the picture shows, differ from those of all."""
+    words = {1: "wins", 0: "neither wins nor loses", -1: "loses"}
+    differing = []
+    for key, over_runs in found["tasks"].items():
+        task, _, system = key.partition("/")
+        alone = found["runs"][0]["sweeps"][task][f"{system}/beats_strongest"]
+        if alone != AS_NUMBER[over_runs["verdict"]]:
+            who = "the encoder combined with BM25" if system == "combined" else "the encoder"
+            differing.append(f"{who} {words[alone]} on `{task}`")
+    return (
+        f"The picture shows the report of the first alone (seed {found['runs'][0]['seed']}), which cannot count the noise "
+        f"of pretraining: in it, {'; '.join(differing) or 'the verdicts are the same'}."
     )
 
 

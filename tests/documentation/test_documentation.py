@@ -125,3 +125,11 @@ def covers(known: str, key: str) -> bool:
 def anchor(title: str) -> str:
     """A heading's anchor, as GitHub and MyST make it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def test_what_a_notebook_says_is_below_it_is_below_it() -> None:
+    for page in sorted((DOCS / "notebooks").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for sentence in re.finditer(r"\bBelow, `([^`]+)`", text):
+            printed = "\n".join(re.findall(r"~~~text\n(.*?)~~~", text[sentence.end() :], flags=re.DOTALL))
+            assert sentence[1] in printed.split(), f"{page.name}: {sentence[1]}"

@@ -73,9 +73,13 @@ def test_the_sentence_of_a_task_is_its_recorded_verdict_over_pretrainings(monkey
         "docs_x/weak/accuracy": 0.3,
         "docs_x/random_weights/accuracy_mean": 0.4,
     }
-    run = {"evaluate": evaluated, "sweeps": {"docs_x": {"encoder/difference_from_strongest": difference}}}
+    of_sweep = {"encoder/difference_from_strongest": difference, "encoder/beats_strongest": 1}
+    run = {"seed": 0, "evaluate": evaluated, "sweeps": {"docs_x": of_sweep}}
     over_runs = {"mean": difference, "low": difference - 0.01, "high": difference + 0.01, "verdict": verdict}
     monkeypatch.setattr(readme, "_metrics", lambda stage: evaluated)
-    said = readme.sentence("docs_x", {"runs": [run, run], "tasks": {"docs_x/encoder": over_runs}})
+    record = {"runs": [run, run], "tasks": {"docs_x/encoder": over_runs}}
+    said = readme.sentence("docs_x", record)
     score, ends = f"{0.6 + difference:.3f}", " to ".join(map(signed, (difference - 0.01, difference + 0.01)))
     assert said == f"`docs_x`: {clause}, with accuracy {score}, {score}; difference {signed(difference)} ({ends})."
+    differs = "the verdicts are the same" if verdict == "better" else "the encoder wins on `docs_x`"
+    assert readme.of_one_report(record).endswith(f"in it, {differs}.")
