@@ -184,8 +184,8 @@ def of_one_report(found: Mapping[str, Any]) -> str:
             who = "the encoder combined with BM25" if system == "combined" else "the encoder"
             differing.append(f"{who} {words[alone]} on `{task}`")
     return (
-        f"The picture shows the report of the first alone (seed {found['runs'][0]['seed']}), which cannot count the noise "
-        f"of pretraining: in it, {'; '.join(differing) or 'the verdicts are the same'}."
+        f"The picture shows the report of the first alone (seed {found['runs'][0]['seed']}), which cannot count the "
+        f"noise of pretraining: in it, {'; '.join(differing) or 'the verdicts are the same'}."
     )
 
 
