@@ -24,6 +24,7 @@ from bertline.export.card import _comparisons, _score_rows
 from bertline.export.usage import code_span
 from bertline.foundation.formats import escaped, markdown_table, printable
 from bertline.foundation.progress import say
+from bertline.inside.heads import draw_heads
 from bertline.kinds.classification import Classification
 from bertline.run.records import stage_page
 from bertline.run.stages import stage_named
@@ -89,6 +90,15 @@ def test_points_of_every_panel_are_in_the_picture_of_pixels_too() -> None:
     red, green, blue = (int(COLOURS["c0"][place : place + 2], 16) / 255 for place in (1, 3, 5))
     dots = abs(pixels - (0.2 + 0.8 * red, 0.2 + 0.8 * green, 0.2 + 0.8 * blue)).max(axis=-1) < 0.1
     assert dots.sum() > 13 * 20
+
+
+@every_text
+@pytest.mark.filterwarnings("error", "ignore:Glyph")
+def test_a_map_of_heads_names_relations_as_the_treebank_does(text: str) -> None:
+    row = {"grid": [[0.5]], "head": {"layer": 1, "head": 1, "accuracy": 0.5}, "offset": {"accuracy": 0.4}}
+    figure = draw_heads({text[:40]: row})
+    figure.savefig(io.BytesIO(), format="png")
+    assert figure.axes[0].get_title().startswith(f"{printable(text[:40])}, head")
 
 
 @every_text

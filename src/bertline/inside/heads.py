@@ -26,6 +26,7 @@ from bertline.encoders import head_measures as measures
 from bertline.encoders.head_measures import ALL, Treebank
 from bertline.encoders.loading import Encoder
 from bertline.foundation.errors import ArtifactError, DataError
+from bertline.foundation.formats import printable
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import progress, warn
 from bertline.foundation.verdicts import Measured, adjusted, compared, measured
@@ -162,7 +163,8 @@ def draw_heads(relations: dict[str, Any]) -> Figure:
         image = axes.imshow(row["grid"], vmin=0, vmax=1, extent=extent, aspect="auto")
         axes.plot(head["head"], head["layer"], "s", mfc="none", mec="red", ms=9, mew=1.5)
         scores = f"{_percent(head['accuracy'])} %, offset {_percent(row['offset']['accuracy'])} %"
-        axes.set_title(f"{name}, head {head['layer']}-{head['head']}\n{scores}", fontsize=9)
+        title = f"{printable(name)}, head {head['layer']}-{head['head']}\n{scores}"
+        axes.set_title(title, fontsize=9, parse_math=False)
         axes.set(xticks=[1, num_heads], yticks=[1, num_layers])
     for axes in grid.flat[len(relations) :]:
         axes.set_axis_off()
