@@ -232,6 +232,6 @@ def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> I
         if key.partition(".")[2] not in known:
             yield f"tasks.{name}.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
     if config.sweep.sampler.kind == "grid":
-        for key, space in {**config.sweep.space, **task.space}.items():
+        for key, space in config.sweep.searched(task).items():
             if not isinstance(space, ChoiceSpace):
                 yield f"sweep.sampler.kind is grid, but {key} (of task {name}) is {space.kind}; a grid needs choices."

@@ -92,10 +92,12 @@ def test_files_that_pages_name_exist() -> None:
 def test_the_searches_have_the_trials_that_the_page_says() -> None:
     page = (DOCS / "howto/sweeps.md").read_text()
     said = dict(
-        re.findall(r"^\| `(docs_long|default|tpe_halving)` \|\D*?(?:A\.3\), )?(\d+) ", page, flags=re.MULTILINE)
+        re.findall(
+            r"^\| `(docs_tiny|docs_long|default|tpe_halving)` \|\D*?(?:A\.3\), )?(\d+) ", page, flags=re.MULTILINE
+        )
     )
     files = {name: yaml.safe_load((ROOT / f"conf/sweep/{name}.yaml").read_text()) for name in said}
-    assert len(said) == 3
+    assert len(said) == 4
     assert said == {name: str(file["num_trials"]) for name, file in files.items()}
 
 

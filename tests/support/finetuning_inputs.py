@@ -95,7 +95,7 @@ def sweep(**changes: Any) -> SweepConfig:
             "learning_rate": ChoiceSpace(kind="choice", values=(1e-6, 1e-2, 2e-2)),
             "batch_size": ChoiceSpace(kind="choice", values=(16.0, 32.0)),
         },
-        "num_best": 1, "num_seeds": 2, "num_label_efficiency_seeds": 1, "precision": "fp32",
+        "task_spaces": True, "num_best": 1, "num_seeds": 2, "num_label_efficiency_seeds": 1, "precision": "fp32",
         "random_weights_baseline": "always", "random_weights_epochs": (0.5, 1.0, 2.0), "random_weights_seeds": None,
         "encoders": (), "exported": "own",
     }  # fmt: skip

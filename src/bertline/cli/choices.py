@@ -136,6 +136,7 @@ def _content(groups: Mapping[str, str | None], leaves: Leaves) -> dict[str, Any]
 
 
 def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
-    """Yield one line per key, for display."""
-    for key, (old, new) in changes.items():
-        yield f"  {key}: {json.dumps(old)} -> {json.dumps(new)}"
+    """Yield one line per key, for display; long values are cut."""
+    for key, values in changes.items():
+        old, new = (text if len(text) <= 80 else f"{text[:79]}…" for text in map(json.dumps, values))
+        yield f"  {key}: {old} -> {new}"

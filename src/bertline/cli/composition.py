@@ -27,6 +27,7 @@ from bertline.cli.overrides import (
     explain_failed_composition,
     quoted_where_needed,
     refuse_unread,
+    refuse_unused,
     registered_tasks,
     sections_of,
     with_arguments,
@@ -37,7 +38,7 @@ from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.formats import printable
 from bertline.run.provenance import running_under_dvc
-from bertline.run.stopping import in_one_line
+from bertline.run.stopping import end_if_unread, in_one_line
 
 # Disk full, quota exceeded, read-only file system.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -124,8 +125,7 @@ def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
         os.chdir(recipe_file.parents[1])  # artifacts/ and runs/ are in the project, not in the caller's folder
         arguments = sys.argv[1:]
         if {"-h", "--help"} & {*arguments}:
-            print(run.__globals__["__doc__"])
-            return
+            in_one_line(lambda: print(run.__globals__["__doc__"]))
         if running_under_dvc():  # Hydra must add no folder to those that DVC knows
             params = (f"--config-dir={Path.cwd()}", "--config-name=params")
             arguments = [*params, "hydra.run.dir=runs/hydra", "hydra.output_subdir=null", *arguments]
@@ -154,12 +154,16 @@ def run_composed(
         # Hydra would print a line of its own about an error that leaves this function.
         try:
             refuse_unread(given_overrides(), config, ignored)
-            run(plain(composed))
+            content = plain(composed)
+            if config == "config":  # commands with tasks of their own call it themselves
+                refuse_unused(content, given_overrides())
+            run(content)
         except ConfigError as error:
             fail(_explained(str(error), config))
         except BertlineError as error:
             fail(with_arguments(str(error), config))
         except OSError as error:
+            end_if_unread()
             if error.errno not in _NO_SPACE:
                 raise
             fail(str(error) or type(error).__name__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,12 +17,12 @@ from omegaconf import OmegaConf
 from bertline.cli.choices import choices_at_stake, described, header, lasting_choices, saved_choices, without_choices
 from bertline.cli.composition import explaining, loaded, plain
 from bertline.cli.inputs import check_enough_text, check_start, with_suited_lengths
-from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, with_saved_choices
+from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, refuse_unused, with_saved_choices
 from bertline.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
-from bertline.foundation.mappings import differences
+from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.run.fingerprints import code_fingerprint
 from bertline.run.folder import locked_folders
@@ -79,7 +81,9 @@ def _configure(arguments: list[str]) -> None:
         mapping = composed([])
         if "--drop" not in flags:
             refuse_to_undo(mapping)
+        before = PARAMS.read_bytes() if PARAMS.exists() else b""
         write_params(mapping)
+        say(f"valid; {PARAMS} is {'as it was' if PARAMS.read_bytes() == before else 'written'}")
 
 
 def composed(overrides: list[str]) -> dict[str, Any]:
@@ -93,6 +97,8 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
     """Validate, link the user's data, and write params.yaml, the lists for dvc.yaml and the code fingerprints."""
     refuse_secrets_of_dvc()
     config = checked(mapping)
+    # Any of them, since another `sweep=` changes more than what it is chosen for.
+    refuse_unused(mapping, set_by_experiment or saved_choices(saved()), each=False)
     if "DVC_STAGE" in os.environ:
         check_lists(config)  # the lists are the stage's dependencies, and dvc.yaml is read by now
     check_start(config)
@@ -185,18 +191,39 @@ def show(overrides: list[str]) -> None:
     """Check overrides and print what they would change, without writing anything."""
     new = composed(overrides)
     config = checked(new)
+    refuse_unused(new, overrides)
     check_paths(config)
     check_start(config)
     check_enough_text(config)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
+    for name, task in config.tasks.items():
+        if lacking := config.sweep.lacking_points(task):
+            say(f"{name}: {lacking}")
     try:
         check_lists(config)
     except ConfigError:
         experiment = "An experiment cannot: DVC's stages are of the tasks and sources that conf/ lists, as --save does."
     else:
         experiment = "Or use: dvc exp run " + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
-    say(f"Nothing was written. Add --save to keep it. {experiment}")
+    whole = with_whole_lists(overrides, new)
+    keep = "Add --save to keep it" if whole == overrides else f"To keep it, give the whole list: {_to_type(whole)}"
+    say(f"Nothing was written. {keep}. {experiment}")
+
+
+def with_whole_lists(overrides: list[str], content: Mapping[str, Any]) -> list[str]:
+    """Return the overrides, with the whole list that results for one of a list's entry: a choice is saved so."""
+
+    def whole(override: str) -> str:
+        entry = re.match(r"\+?([^=]*?)\.\d+[.=]", override)
+        listed = entry and json.dumps(value_at(content, entry[1]), ensure_ascii=False)
+        return re.sub(r'"(\w+)":', r"\1:", f"{entry[1]}={listed}") if entry else override
+
+    return [*dict.fromkeys(map(whole, overrides))]
+
+
+def _to_type(overrides: list[str]) -> str:
+    return f"bertline configure {shlex.join(overrides)} --save"
 
 
 def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) -> None:
@@ -216,8 +243,9 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
     """Split overrides into config group choices and values."""
     if not overrides:
         raise ConfigError("--save needs something to save, for example: bertline configure model=small --save")
-    composed(overrides)  # unknown groups and keys fail here, before anything is written
+    content = composed(overrides)  # unknown groups and keys fail here, before anything is written
     refuse_unread(overrides, "config")
+    refuse_unused(content, overrides)
     groups: dict[str, str | None] = {}
     values: dict[str, Any] = {}
     for override in OverridesParser.create().parse_overrides(overrides):
@@ -227,9 +255,8 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
         elif override.is_sweep_override() or override.is_delete():
             raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit its file in conf/ instead.")
         elif any(part.isdigit() for part in key.split(".")):
-            raise ConfigError(
-                f"{override.input_line} changes an entry of a list. A lasting choice gives the whole list."
-            )
+            whole = _to_type(with_whole_lists(overrides, content))
+            raise ConfigError(f"{override.input_line} changes an entry of a list. Give the whole list: {whole}")
         elif (CONF / key).is_dir() or override.package is not None:
             groups[element] = str(override.value())
         else:

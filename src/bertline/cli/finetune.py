@@ -17,6 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 
 import bertline
 from bertline.cli.composition import composed_in_python, composing, conf_task, given_overrides
+from bertline.cli.overrides import refuse_unused
 from bertline.cli.project import conf_folder, of_caller
 from bertline.cli.task_arguments import (
     OTHER_ARGUMENTS,
@@ -189,6 +190,8 @@ def build_rows(composed: Mapping[str, Any]) -> Path:
 
 def sweep(composed: Mapping[str, Any], places: Mapping[str, Path]) -> Path:
     """Run the sweep of the task on rows and an encoder outside of artifacts/; return the folder of its result."""
+    # The learning rate is also the middle of a search.
+    refuse_unused(composed, [one for one in given_overrides() if not one.startswith("sweep.fine_tuning.learning_rate")])
     with open_stage("sweep", composed, places=places) as stage:
         stage.finish(stage.work("bertline.sweep.run:run"))
         return stage.output
@@ -248,6 +251,7 @@ def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in
     message = re.sub(rf"{section}({keys})(?!\w)", lambda match: arguments[match[1]], message)
     message = re.sub(rf"(?<![\w./-])tasks\.{re.escape(name)}(?![\w.]*\w)", name, message)
     message = re.sub(r"(?<![\w./-])(fine_tuning|space)\.(?=[a-z])", r"sweep.\1.", message)
+    message = re.sub(r"sweep\.(?:space|fine_tuning)\.(?=learning_rate\b)", "", message)
     for linked, own in own_paths.items():  # inserted last, so that they stay unchanged
         message = message.replace(linked, own)
     return message

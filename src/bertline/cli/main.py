@@ -78,14 +78,13 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):  # until `in_one_line` has been imported
         signal.signal(number, _end)
     name, *arguments = sys.argv[1:] or ["--help"]
-    if name == "complete":
-        print("\n".join(completions(*arguments)))
-        sys.exit()
+    from bertline.run.stopping import in_one_line
+
     texts = dict.fromkeys(("--help", "-h", "help"), _help)
     texts |= {"--version": lambda: f"bertline {bertline.__version__}", "completion": lambda: COMPLETION}
+    texts["complete"] = lambda: "\n".join(completions(*arguments))
     if name in texts:
-        print(texts[name]())
-        sys.exit()
+        in_one_line(lambda: print(texts[name]()))
     if name not in COMMANDS:
         likely = difflib.get_close_matches(name, COMMANDS, n=1)
         meant = f"Did you mean `bertline {likely[0]}`?" if likely else "`bertline --help` lists the commands."
@@ -97,8 +96,6 @@ def main() -> NoReturn:
 
         use_training_environment()
     gc.disable()  # a third of the time of the imports of a command that loads Lightning
-    from bertline.run.stopping import in_one_line
-
     function = function_of(COMMANDS[name])
     gc.freeze()  # what they made remains until the process ends
     gc.enable()

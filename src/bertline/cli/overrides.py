@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bertline.cli.choices import saved_choices
 from bertline.cli.project import conf_folder, of_caller
-from bertline.config import SECTIONS, how_to_register
+from bertline.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
 from bertline.foundation.errors import ConfigError
 
 LOCAL = Path("conf/local/default.yaml")
@@ -171,6 +171,46 @@ def refuse_unread(overrides: Sequence[str], config: str, ignored: Collection[str
             raise ConfigError(f"{text}: nothing reads {key}.{suggestion(key, [*own, *sorted(sections)])}")
 
 
+_SEARCH = re.compile(r"(?:sweep|tasks\.([^.]+))\.(?:(space|fine_tuning)\.([^.]+)|num_trials$)")
+
+
+def refuse_unused(composed: Mapping[str, Any], overrides: Iterable[str], *, each: bool = True) -> None:
+    """Check that of the overrides, or keys, of the search each (or any) decides something for a task, or `task_name`.
+
+    What comes first decides: a task's own space (with `sweep.task_spaces`), what the task fixes, `sweep.space`,
+    `sweep.fine_tuning`. What is taken out leaves the decision to those that follow.
+    """
+    pairs = [(key.lstrip("+~"), value) for key, _, value in (one.partition("=") for one in overrides)]
+    inner = [f"{key}.{name}" for key, value in pairs for name in re.findall(r"(\w+):", value)]
+    if matches := [match for key in [*dict(pairs), *inner] if (match := _SEARCH.match(key))]:
+        config = pipeline_config({section: composed[section] for section in SECTIONS})
+        reasons = {match.string: _why_unused(config, match, composed.get("task_name")) for match in matches}
+        unused = [f"{key} has no effect: {why}" for key, why in reasons.items() if why]
+        if unused and (each or len(unused) == len(reasons)):
+            raise ConfigError(unused[0])
+
+
+def _why_unused(config: PipelineConfig, key: re.Match[str], task_name: str | None) -> str:
+    sweep, (name, section, field) = config.sweep, key.groups()
+    tasks = {one: task for one, task in config.tasks.items() if one == (name or task_name or one)}
+    if name and section == "space" and not sweep.task_spaces:
+        return f"sweep.space is searched for every task. Set sweep.space.{field}, or sweep.task_spaces=true."
+    if not section and not any(map(sweep.searched, tasks.values())):
+        return "nothing is searched (sweep.space is empty). Choose a search, such as sweep=tpe_halving."
+    deciding = [sweep.deciding(one, task, field) for one, task in tasks.items() if section]
+    first = [place for place in deciding if _rank(place) < _rank(key[0])]
+    if not section and not name:
+        first = [f"tasks.{one}.num_trials" for one, task in tasks.items() if task.num_trials]
+    if len(first) < len(tasks) or not tasks:
+        return ""
+    remedy = ", or sweep.task_spaces=false, to search sweep.space for every task" if ".space." in first[0] else ""
+    return f"what comes first is {', '.join(first)}. Set that{remedy}."
+
+
+def _rank(key: str) -> tuple[bool, bool]:
+    return key.startswith("sweep."), ".fine_tuning." in key
+
+
 def explain_failed_composition(
     error: Exception, overrides: Sequence[str], config: str, ignored: Collection[str] = ()
 ) -> str | None:
@@ -182,6 +222,11 @@ def explain_failed_composition(
             return f"{key} cannot be read: the number of a list's entry follows a dot: {dotted}{equals}{value}"
     if isinstance(error, OverrideParseException):
         return _how_to_quote(error)
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        meant = difflib.get_close_matches(name, error.options, n=1)
+        did_you = f" Did you mean {meant[0]}?" if meant else ""
+        return f"{group} has no {name}.{did_you} It has {', '.join(error.options)}."
     refused = re.match(r"Could not override '([^']+)'", str(error))
     if refused is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
         return None

@@ -227,6 +227,7 @@ def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
 def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
     measured = pipeline.sweeps[name] / "distillation.json"
     params, best = pipeline.params.get("tasks", {}).get(name, {}), pipeline.sweeps[name] / "best" / "task.json"
+    sweep = pipeline.params.get("sweep", {})
     return TaskFacts(
         name=name,
         manifest=read_task_manifest(pipeline.tasks[name]),
@@ -235,7 +236,7 @@ def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
         folder=pipeline.tasks[name],
         calibration=read_json(best)["calibration"] if best.exists() else {},
         source=params.get("source", {}).get("kind", ""),
-        space=pipeline.params.get("sweep", {}).get("space", {}) | params.get("space", {}),
+        space=sweep.get("space", {}) | (params.get("space", {}) if sweep.get("task_spaces") else {}),
     )
 
 

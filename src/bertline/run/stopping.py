@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -58,12 +59,26 @@ def in_one_line(run: Callable[[], int | None]) -> NoReturn:
     """Run a command and exit with its status; errors of the user and signals end it with one line."""
     stop_on_signals()
     try:
-        sys.exit(run())
+        status = run()
+        sys.stdout.flush()
+        sys.exit(status)
+    except BrokenPipeError:
+        end_if_unread()
+        raise  # it is another pipe, or a socket
     except KeyboardInterrupt as error:
         end_as_stopped(error)
     except BertlineError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(1)
+
+
+def end_if_unread() -> None:
+    """Exit without a word if what reads the output has ended, as `head` does."""
+    output = select.poll()
+    output.register(1, 0)
+    if output.poll(0):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes it again at its end
+        sys.exit(128 + signal.SIGPIPE)
 
 
 def end_as_stopped(error: KeyboardInterrupt) -> NoReturn:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.tasks.config import ChoiceSpace, LogUniformSpace
+from bertline.tasks.config import BaseTaskConfig, ChoiceSpace, LogUniformSpace, SpaceConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,13 +79,15 @@ class SweepConfig:
     seed: int
     """Seed of the search; the repeated runs have seeds that follow from it."""
     num_trials: int
-    """Number of trials of the search of each task."""
+    """Number of trials of the search of each task; a task's own (`tasks.NAME.num_trials`) comes first."""
     sampler: PlannedSamplerConfig | ModelSamplerConfig
     pruner: NoPrunerConfig | MedianPrunerConfig | HalvingPrunerConfig
     fine_tuning: FineTuningConfig
     """Values of the hyperparameters that the space does not vary."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
     """Fields of `fine_tuning` that trials vary."""
+    task_spaces: bool
+    """Whether entries of a task's own `space` come before those of the same name here; else only these are searched."""
     num_best: int
     """Number of best configurations to repeat over seeds; the one with the best mean on dev wins."""
     num_seeds: int
@@ -123,3 +126,27 @@ class SweepConfig:
         for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds", "random_weights_seeds"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, found {value}")
+
+    def deciding(self, name: str, task: BaseTaskConfig, field: str) -> str:
+        """Return the key of the configuration that decides a hyperparameter of a task."""
+        own = f"tasks.{name}"
+        places = {
+            f"{own}.space": self.task_spaces and field in task.space,
+            f"{own}.fine_tuning": field in task.fine_tuning,
+        }
+        places["sweep.space"] = field in self.space
+        return f"{next((place for place, has_it in places.items() if has_it), 'sweep.fine_tuning')}.{field}"
+
+    def searched(self, task: BaseTaskConfig) -> dict[str, SpaceConfig]:
+        """Return what trials of a task vary: what `space` has and the task does not fix, and what its own space has."""
+        shared = {name: values for name, values in self.space.items() if name not in task.fine_tuning}
+        return {**shared, **(task.space if self.task_spaces else {})}
+
+    def lacking_points(self, task: BaseTaskConfig) -> str:
+        """Return a sentence about a space with fewer points than trials are asked for; empty if it has enough."""
+        sizes = [len(one.values) if isinstance(one, ChoiceSpace) else math.inf for one in self.searched(task).values()]
+        num_points, num_trials = math.prod(sizes), task.num_trials or self.num_trials
+        if not sizes or num_points >= num_trials:
+            return ""
+        then = "each is tried once" if self.sampler.kind in ("grid", "random") else "some are tried again"
+        return f"{num_trials} trials are asked for, but the space has {num_points} points: {then}."

@@ -57,10 +57,10 @@ def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet]
 def task_of(found: FoundSet, task: Mapping[str, Any]) -> dict[str, Any]:
     """Return a task's composed configuration, changed to read the set where it was found.
 
-    All sets use the recipe of the sweep: a task's own space, number of trials and training sizes are removed.
+    All sets use the recipe of the sweep: a task's own number of trials and training sizes are removed.
     """
     source = {**task["source"], **found.layout.get("source", {}), "path": str(found.path)}
-    return {**task, "source": source, "space": {}, "num_trials": None, "label_efficiency_rows": []}
+    return {**task, "source": source, "num_trials": None, "label_efficiency_rows": []}
 
 
 def _place_of(glue_set: Mapping[str, Any], data: Path) -> FoundSet | None:

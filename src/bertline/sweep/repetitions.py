@@ -169,7 +169,7 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
     if "encoder" not in chosen:
         raise MachineError(
             f"{job.task_name}: each of the best configurations of the encoder diverged with every seed (its loss is "
-            "not finite). Lower the rates of sweep.space, or repeat more of the best (sweep.num_best)."
+            f"not finite). Lower {job.sweep.deciding(job.task_name, job.task, 'learning_rate')}."
         )
     return chosen
 

@@ -144,6 +144,8 @@ def notes_before(plan: PlannedSweep) -> list[str]:
             "Trials were proposed or stopped in view of those that had ended before, so another number of workers may "
             "find another configuration."
         )
+    if lacking := sweep.lacking_points(task):
+        sentences.append(lacking)
     if plan.starts["encoder"].weights == "pretrained" and plan.fine_tuning.num_epochs == 0:
         sentences.append("The encoder is scored as it is; nothing is random, so there is one run and no spread.")
     elif sweep.num_seeds == 1:

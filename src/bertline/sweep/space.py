@@ -28,11 +28,8 @@ _WHOLE = {name for name, hint in _HINTS.items() if hint in (int, int | None)}
 
 
 def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
-    """Return the space of one task: the sweep's, with the task's own entries in place of those of the same name.
-
-    A value that the task fixes (`fine_tuning`) is not varied. The space is empty if nothing is trained (0 epochs).
-    """
-    space = {name: values for name, values in sweep.space.items() if name not in task.fine_tuning} | task.space
+    """Return the space of one task (`SweepConfig.searched`); it is empty if nothing is trained (0 epochs)."""
+    space = sweep.searched(task)
     num_epochs = task.fine_tuning.get("num_epochs", sweep.fine_tuning.num_epochs)
     if num_epochs == 0 and "num_epochs" not in space:
         return {}
@@ -76,7 +73,7 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
     space = space_of_arm(sweep, task, arm)
     if not space:
         return []
-    num_trials = sweep.num_trials if task.num_trials is None else task.num_trials
+    num_trials = task.num_trials or sweep.num_trials
     epochs = space.get("num_epochs")
     if arm == "random_weights" and isinstance(epochs, ChoiceSpace):
         num_trials = max(num_trials, len(epochs.values))

@@ -122,7 +122,8 @@ def best_points(job: SweepJob, arms: dict[Arm, optuna.Study]) -> dict[Arm, list[
         if not best:
             problem = f"{job.task_name}: no trial of {arm} finished (see the messages above)"
             if arm == "encoder":
-                raise MachineError(f"{problem}. Run the stage again, with lower rates in sweep.space if they diverged.")
+                rate = job.sweep.deciding(job.task_name, job.task, "learning_rate")
+                raise MachineError(f"{problem}. Run the stage again; if they diverged, with a lower {rate}.")
             warn(f"{problem}; it is left out")
             continue
         chosen[arm] = [dict(trial.params) for trial in best]

@@ -82,7 +82,8 @@ class BaseTaskConfig:
     num_trials: int | None
     """Number of trials of this task's study; None uses `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
-    """Task-specific search space; each entry replaces the entry of the same name in `sweep.space`."""
+    """Task-specific search space; with `sweep.task_spaces` each entry replaces that of the same name in `sweep.space`,
+    else it is not used."""
     fine_tuning: dict[str, float | int | str | None]
     """Task-specific values for fields of `sweep.fine_tuning`."""
 

@@ -201,6 +201,7 @@ def configure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 def test_an_experiment_that_cannot_leave_out_tasks_is_not_advised(configure: Callable[..., str]) -> None:
     said = configure("tasks=[]")
     assert "valid" in said and "dvc exp run" not in said and "--save" in said
+    assert max(map(len, said.splitlines())) <= 200
 
 
 def test_the_overrides_of_an_advised_experiment_compose_as_dvc_reads_them(configure: Callable[..., str]) -> None:
