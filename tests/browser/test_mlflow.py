@@ -98,6 +98,7 @@ def test_the_models_page_lists_every_model(review, views: dict[str, str]) -> Non
     visit = review(views["models"])
     for task in TASKS:
         shown(visit, f"bertline-{task}")
+    assert visit.page.get_by_text("Prompts", exact=True).count() == 0, "an entry of the mode for language models"
 
 
 def test_the_page_of_the_best_model_has_its_card_its_signature_and_its_pipeline(review, views: dict[str, str]) -> None:

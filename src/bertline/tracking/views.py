@@ -78,7 +78,8 @@ def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]
             order = {"orderByKey": "tags.`mlflow.runName`", "orderByAsc": "true"}
             shown = {"searchFilter": failed, **order, **_WORKFLOW}
             yield f"failed trials of {name}", f"experiments/{experiment}/runs?{_query(shown)}"
-    yield "models", f"models?{_query(_WORKFLOW)}"
+    # Not the registry's list, which drops the workflow from its address and then shows the browser's, at first GenAI.
+    yield "models", f"experiments/{experiment}/models?{_query(_WORKFLOW)}"
 
 
 def _show_scores(store: Store, newest_first: list[Any]) -> str:

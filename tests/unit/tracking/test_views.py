@@ -32,7 +32,9 @@ SCORE = ("score", 0.5, 1.0, 0)
 
 
 def test_an_empty_store_has_its_runs_and_models_to_show(config: TrackingConfig) -> None:
-    assert [view.title for view in prepared_views(config, SERVER, **NAMES)] == ["all runs", "models"]
+    pages = shown(config)
+    assert list(pages) == ["all runs", "models"]
+    assert pages["models"].path.startswith("/experiments/"), "the registry's list opens in the mode of GenAI"
 
 
 def test_the_columns_of_all_runs_are_the_scores_of_pipelines_on_test(config: TrackingConfig) -> None:
