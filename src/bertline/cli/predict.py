@@ -13,6 +13,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
+from bertline.inference.row_files import format_of
 from bertline.run.stages import stage_named
 from bertline.tasks.table_source import TableLayout
 
@@ -51,6 +52,7 @@ def predict(asked: dict[str, Any]) -> None:
             batch_size=asked["batch_size"],
             num_threads=asked["num_threads"],
             num_probabilities=None if asked["probabilities"] == "all" else asked["probabilities"],
+            escape_formulas=asked["escape_formulas"],
         ),
         output="vectors" if asked["task_name"] == "embed" else "predictions",
         documents=None
@@ -73,6 +75,8 @@ def check(asked: dict[str, Any]) -> None:
     """Reject arguments that would fail or have no meaning, before the model is loaded."""
     unread = dict.fromkeys(OF_DOCUMENTS if asked["documents"] is None else (), "documents=FILE")
     unread |= {"probabilities": "a classifier"} if asked["task_name"] == "embed" else {"batch_size": "task_name=embed"}
+    if format_of(Path(asked["output"])) not in ("csv", "tsv"):
+        unread["escape_formulas"] = "an output in .csv or .tsv"
     for override in given_overrides():
         if (key := override.partition("=")[0]) in unread:
             raise ConfigError(f"{override} means nothing here: it is for {unread[key]}. Leave it out.")

@@ -36,6 +36,7 @@ from bertline.inference.row_files import (
     format_read,
     named_values,
     read_rows,
+    widened_schema,
 )
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
@@ -60,6 +61,8 @@ class Predicting:
     """Number of threads on a CPU; None takes all cores (or OMP_NUM_THREADS)."""
     num_probabilities: int | None = None
     """Number of labels that a classifier lists with their probabilities, most likely first; None lists all."""
+    escape_formulas: bool = False
+    """Whether a `'` is put before texts of .csv and .tsv that begin as a formula of a spreadsheet does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,7 +178,8 @@ def predict_file(
     `predicted`, `probability` and `probabilities` (classification; lists if multi-label), `predicted` (regression),
     `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
     (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
-    `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings are written as JSON in .csv and .tsv. The
+    `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings are written as JSON in .csv and .tsv. A
+    file is read twice for a new .parquet, whose types and keys are those of all rows. No value is changed. The
     extensions give the formats: .txt (a row for each line, with the columns `line` and `text`; input only), .csv, .tsv,
     .jsonl, each also with .gz, and .parquet; `layout` may set that of the input.
 
@@ -191,8 +195,8 @@ def predict_file(
 
     Raises:
         DataError: The input has no rows, a missing column, a text that is not a string, or a malformed or undecodable
-            line (the message names file and line); it already has an output column; or another process is writing the
-            output.
+            line (the message names file and line); it already has an output column, or a value that the output's format
+            cannot hold; or another process is writing the output.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
@@ -220,14 +224,19 @@ def predict_file(
         inputs = predictor.file_inputs(columns)
         reads = _columns_read(first[0], inputs, columns)
         say(f"{source.name}: {'a text for each line' if format_read(source, layout) == 'txt' else reads}")
-        schema = _schema(source, layout, target)
-        rows_output = RowsOutput.after(first, target, added=predictor.output_schema(), schema=schema)
+        rows_output = RowsOutput.after(
+            first[0],
+            target,
+            added=predictor.output_schema(),
+            schema=_schema(source, layout) if format_of(target) == "parquet" else None,
+            escapes_formulas=how.escape_formulas,
+        )
         own, num_predicted = _PerThread(predictor), list[int]()
 
         def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
             _, block = shard
             rows, num_truncated = _with_output(own.predictor, inputs, block)
-            rows_output.write_block(rows, folder / _ROWS)
+            rows_output.write_block(rows, block, folder / _ROWS)
             num_predicted.append(len(rows))
             return {"rows": len(rows), "truncated": num_truncated}
 
@@ -374,10 +383,11 @@ def _digest_of(model: LoadedModel) -> str:
     return digest.hexdigest()
 
 
-def _schema(source: Path, layout: TableLayout, target: Path) -> pa.Schema | None:
-    """Return the input's schema if input and output are Parquet, so that types are kept; otherwise None."""
-    if {format_read(source, layout), format_of(target)} != {"parquet"} or not source.is_file():
-        return None
+def _schema(source: Path, layout: TableLayout) -> pa.Schema:
+    """Return the columns of the input with their types: a Parquet file's own, or those that hold all rows."""
+    if format_read(source, layout) != "parquet":
+        records = progress(read_rows(source, layout), description=f"{source.name}: types of the columns")
+        return widened_schema(blocks_of(records))
     try:
         return pq.read_schema(source)
     except pa.ArrowInvalid as error:

@@ -7,10 +7,11 @@ import gzip
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +37,11 @@ _CHARACTERS_TOGETHER = 200_000
 # Number of rows in a row group of a joined Parquet file.
 _ROW_GROUP = 1 << 14
 _BY_ENDING: dict[str, RowFormat] = {".txt": "txt", **FORMATS_BY_ENDING}
+_MISFITS = (pa.ArrowException, TypeError, OverflowError)
+_OTHER_FORMAT = "Rows of different columns or types fit into .jsonl, bytes into .parquet; choose that ending."
+_MOST_FIELDS = 10_000
+# What begins a formula in spreadsheets (OWASP, "CSV Injection").
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def format_of(path: Path) -> RowFormat:
@@ -136,6 +142,78 @@ def blocks_of(records: Iterator[Record]) -> Iterator[list[Record]]:
     return batches(records, size=num_characters, most=_CHARACTERS_TOGETHER, most_items=_ROWS_TOGETHER)
 
 
+_TYPES = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+
+
+def _type_of(values: Sequence[Any]) -> pa.DataType:
+    """Return the type of values that were read from JSON; that of objects has the keys of all. Unlike PyArrow, which
+    makes a number of a truth value among fractions, only whole numbers are widened; an ArrowException: no type fits.
+    """
+    held = {*map(type, values)}
+    types = [_TYPES[each] for each in held - {list, dict}]
+    if list in held:
+        types.append(pa.list_(_type_of([*chain.from_iterable(value for value in values if isinstance(value, list))])))
+    if dict in held:
+        objects = [value for value in values if isinstance(value, dict)]
+        keys = dict.fromkeys(chain.from_iterable(objects))
+        types.append(pa.struct([(key, _type_of([each.get(key) for each in objects])) for key in keys]))
+    return _widest(types)
+
+
+def _widest(types: Iterable[pa.DataType]) -> pa.DataType:
+    schemas = [pa.schema([("", each)]) for each in (pa.null(), *types)]
+    return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+
+
+def widened_schema(blocks: Iterable[list[Record]]) -> pa.Schema:
+    """Return the columns of all rows, which were read from JSON, with the types that hold the values of all rows.
+
+    Raises:
+        DataError: No type holds the values of a column; the message names row and column.
+    """
+    widest = pa.struct([])
+
+    def widen(*rows: Row) -> None:
+        nonlocal widest
+        widest = _widest([widest, _type_of(rows)])
+
+    for block in blocks:
+        rows = [named_values(record) for record in block]
+        with _misfits_named(rows, block, lambda name, value: widen({name: value})):
+            widen(*rows)
+        if str(widest).count(": ") > _MOST_FIELDS:
+            problem = f"{block[-1].where}: the rows up to here have more than {_MOST_FIELDS:,} different keys"
+            raise DataError(f"{problem}, each of which is a column of its own in .parquet. {_OTHER_FORMAT}")
+    return pa.schema([*widest])
+
+
+@contextmanager
+def _misfits_named(rows: list[Row], block: list[Record], fit: Callable[[str, Any], object]) -> Iterator[None]:
+    """Name the first value for which `fit` fails, if what is done within the context fails for the rows of a block."""
+    try:
+        yield
+    except _MISFITS as error:
+        for record, row in zip(block, rows, strict=True):
+            for name, value in row.items():
+                try:
+                    fit(name, value)
+                except _MISFITS as misfit:
+                    reason = str(misfit).rpartition("Unable to merge: ")[2].replace("Field  ", "it ")
+                    problem = f"{record.where}: column {name!r} is {value!r:.80}, which cannot be written ({reason})"
+                    raise DataError(f"{problem}. {_OTHER_FORMAT}") from misfit
+        raise DataError(f"in the rows from {block[0].where} on: {error}. {_OTHER_FORMAT}") from error
+
+
+def _as_text(value: Any) -> str:
+    """Return a value of a type that JSON lacks, such as a date from Parquet, as text."""
+    if isinstance(value, bytes):
+        raise TypeError("bytes are no text")
+    return str(value)
+
+
+_as_json = partial(json.dumps, ensure_ascii=False, default=_as_text)
+
+
 @dataclass(frozen=True, slots=True)
 class RowsOutput:
     """Form of an output: each block of rows is a file of its own, until all of them are joined.
@@ -145,49 +223,59 @@ class RowsOutput:
 
     target: Path
     columns: tuple[str, ...]
-    """Columns of the first row, which all rows must have, except in JSON Lines."""
+    """Columns of all rows; in JSON Lines, of the first row."""
     schema: pa.Schema | None
     """Schema of a Parquet file; None for other formats."""
+    escapes_formulas: bool
+    """Whether a `'` stands before texts of .csv and .tsv that a spreadsheet would compute."""
 
     @classmethod
-    def after(cls, block: list[Record], target: Path, *, added: pa.Schema, schema: pa.Schema | None) -> RowsOutput:
-        """Return the form of an output whose first rows of the input are these.
-
-        `added` has the columns that are added to those of the input. Without the input's `schema`, which only a Parquet
-        file has, the types of a Parquet output are inferred from the block.
-        """
-        columns = (*map(str, block[0].values), *added.names)
-        if format_of(target) != "parquet":
-            return cls(target, columns, None)
+    def after(
+        cls, first: Record, target: Path, *, added: pa.Schema, schema: pa.Schema | None, escapes_formulas: bool
+    ) -> RowsOutput:
+        """Return the form of an output whose first row of the input is this one; `added` has the columns that are added
+        to those of the input, whose `schema` only a Parquet file has."""
         if schema is not None:
-            return cls(target, columns, pa.schema([*schema, *added]))
-        with _types_named(target):
-            inferred = pa.Table.from_pylist([named_values(record) for record in block]).schema
-        return cls(target, columns, pa.schema([*inferred, *added]))
+            schema = pa.schema([*schema, *added])
+        columns = (*named_values(first), *added.names) if schema is None else tuple(schema.names)
+        return cls(target, columns, schema, escapes_formulas)
 
-    def write_block(self, rows: list[Row], path: Path) -> None:
-        """Write a block of rows, values by column, to a file; what differs from the first rows may not fit into it."""
+    def write_block(self, rows: list[Row], block: list[Record], path: Path) -> None:
+        """Write the rows of a block of the input, values by column, to a file.
+
+        Raises:
+            DataError: A row has a column that the first row lacks and the format cannot add, or a value that the format
+                cannot hold; the message names row and column.
+        """
         kind = format_of(self.target)
-        for row in rows if kind != "jsonl" else ():
+        for record, row in zip(block, rows, strict=True) if kind != "jsonl" else ():
             if more := [name for name in row if name not in self.columns]:
                 raise DataError(
-                    f"{self.target}: a row has the column {more[0]!r}, the first rows have {', '.join(self.columns)}. "
-                    "Rows of different columns fit into .jsonl only; choose that ending."
+                    f"{record.where}: column {more[0]!r} is not among those of the first row, which are those of "
+                    f"{self.target}: {', '.join(self.columns)}. {_OTHER_FORMAT}"
                 )
-        if kind == "parquet":
-            with _types_named(self.target):
+        if self.schema is not None:
+            types = {field.name: field.type for field in self.schema}
+            with _misfits_named(rows, block, lambda name, value: pa.array([value], types[name])):
                 pq.write_table(pa.Table.from_pylist(rows, schema=self.schema), path, compression="zstd")
             return
-        # Types that JSON lacks, such as dates from Parquet, are written as text.
-        text, as_json = io.StringIO(newline=""), partial(json.dumps, ensure_ascii=False, default=str)
-        if kind == "jsonl":
-            text.writelines(as_json(row) + "\n" for row in rows)
-        else:
-            writer = csv.DictWriter(text, self.columns, delimiter="," if kind == "csv" else "\t")
-            for row in rows:
-                encoded = {name: as_json(value) for name, value in row.items() if isinstance(value, list | dict)}
-                writer.writerow(row | encoded)
+        text = io.StringIO(newline="")
+        with _misfits_named(rows, block, lambda name, value: _as_json(value)):
+            if kind == "jsonl":
+                text.writelines(_as_json(row) + "\n" for row in rows)
+            else:
+                cells = ([self._cell(row.get(name)) for name in self.columns] for row in rows)
+                self._writer(text).writerows(cells)
         path.write_bytes(self._compressed(text.getvalue()))
+
+    def _writer(self, text: io.StringIO) -> Any:
+        return csv.writer(text, delimiter="," if format_of(self.target) == "csv" else "\t")
+
+    def _cell(self, value: Any) -> Any:
+        if isinstance(value, list | dict | bytes):
+            return _as_json(value)
+        is_formula = self.escapes_formulas and isinstance(value, str) and value.startswith(_FORMULA)
+        return f"'{value}" if is_formula else value
 
     def join(self, blocks: list[Path], path: Path) -> None:
         """Join the blocks into one file."""
@@ -204,7 +292,7 @@ class RowsOutput:
         with path.open("wb") as handle:
             if kind != "jsonl":
                 header = io.StringIO(newline="")
-                csv.writer(header, delimiter="," if kind == "csv" else "\t").writerow(self.columns)
+                self._writer(header).writerow(map(self._cell, self.columns))
                 handle.write(self._compressed(header.getvalue()))
             for block in blocks:
                 with block.open("rb") as part:
@@ -213,13 +301,3 @@ class RowsOutput:
     def _compressed(self, text: str) -> bytes:
         is_gzip = self.target.suffix.lower() == ".gz"
         return gzip.compress(text.encode(), mtime=0) if is_gzip else text.encode()
-
-
-@contextmanager
-def _types_named(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        raise DataError(
-            f"{target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
-        ) from error

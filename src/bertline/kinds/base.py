@@ -525,13 +525,8 @@ def require_pairs(
 def require_pairing(config: BaseTaskConfig, *, is_pair: bool) -> None:
     """Raise a `DataError` if a task that was trained on pairs gets single texts, or the other way round."""
     if config.reads_pairs not in (None, is_pair):
-        trained_on = (
-            "pairs of texts; give the second texts too (text_pairs, in a file text_pair_column=COLUMN, in a request "
-            "the column text_pair)."
-            if config.reads_pairs
-            else "single texts; leave the second texts out (text_pairs, in a file text_pair_column)."
-        )
-        raise DataError(f"this model was trained on {trained_on}")
+        trained_on = "single texts; leave second texts out" if is_pair else "pairs of texts; give the second texts too"
+        raise DataError(f"this model was trained on {trained_on} (text_pairs; in a file, text_pair_column=COLUMN).")
 
 
 def texts_and_pairs(config: BaseTaskConfig, texts: Any, text_pairs: Any) -> tuple[list[str], list[str] | None]:

@@ -294,7 +294,7 @@ def test_summaries_are_those_of_evaluation(open_task: Open) -> None:
         ("summarisation", ("One.",), "expected a list of strings"),
         ("retrieval", (["who"], []), "documents is empty"),
         ("windows", (["a", None],), r"texts\[1\] is None"),
-        ("windows", (["a"], ["b"]), r"trained on single texts; leave the second texts out \(text_pairs"),
+        ("windows", (["a"], ["b"]), r"trained on single texts; leave second texts out \(text_pairs"),
         ("cosine", (["a"],), r"trained on pairs of texts; give the second texts too \(text_pairs"),
         ("classification", (["a"],), "trained on pairs of texts"),
     ],

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import finetuning_inputs
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
-from bertline.inference.predict import FileColumns, predict_file
+from bertline.inference.predict import FileColumns, Predicting, predict_file
 from bertline.inference.pyfunc import ServedModel, ServingSettings
-from bertline.inference.row_files import PLAIN_LAYOUT
+from bertline.inference.row_files import PLAIN_LAYOUT, RowsOutput, widened_schema
 from bertline.tasks.bad_rows import BadRows
-from bertline.tasks.table_source import table_rows
+from bertline.tasks.table_source import Record, table_rows
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
@@ -195,18 +198,105 @@ def test_impossible_outputs_are_refused(model: LoadedModel, encoder_folder: Path
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "in.jsonl")
 
 
+def test_columns_and_types_of_a_parquet_file_are_those_of_all_rows(model: LoadedModel, tmp_path: Path) -> None:
+    first: list[dict[str, Any]] = [{"text": "a", "n": n, "o": {"a": n}, "l": [], "x": None} for n in range(512)]
+    last = {"text": "b", "n": 2.75, "o": {"a": 0.5, "b": [{"c": True}]}, "l": [1, 2.5], "x": "y", "new": -1}
+    write(tmp_path / "in.jsonl", [*first, last, {"text": "c"}])
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.parquet")
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    found = read(tmp_path / "out.parquet")
+    assert found[512].items() >= last.items()
+    assert found[7].items() >= {"n": 7, "o": {"a": 7, "b": None}, "l": [], "x": None, "new": None}.items()
+    assert {name: found[513][name] for name in ("n", "o", "new")} == {"n": None, "o": None, "new": None}
+    assert [row["probabilities"] for row in found] == [row["probabilities"] for row in read(tmp_path / "out.jsonl")]
+    write(tmp_path / "keys.jsonl", [{"text": "a", "o": {f"k{number}": 1 for number in range(10_001)}}])
+    with pytest.raises(DataError, match=r"keys.jsonl:\d+: the rows up to here have more than 10,000 different keys"):
+        predict_file(model, tmp_path / "keys.jsonl", tmp_path / "keys.parquet")
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 65), 1 << 65)
+    | st.integers(-9, 9)
+    | st.floats()
+    | st.text("aé=\n\r"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def is_same(value: Any, found: Any) -> bool:
+    """Whether the value was not changed: a whole number may be one of a column of fractions, a key may be null."""
+    match value:
+        case dict():
+            return all(is_same(value.get(key), found[key]) for key in {*value, *found})
+        case list():
+            return len(value) == len(found) and all(map(is_same, value, found))
+        case bool() | None:
+            return found is value
+        case int():
+            return found == value and not isinstance(found, bool)
+        case _:
+            return type(found) is type(value) and (found == value or value != value)
+
+
+@given(rows=st.lists(st.dictionaries(st.sampled_from(["x", "y"]), JSON_VALUES, min_size=1), min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_value_is_written_as_it_is_or_named(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "block.parquet"
+    records = [Record(f"in.jsonl:{number}", {**row}) for number, row in enumerate(rows, start=1)]
+    try:
+        schema = widened_schema([record] for record in records)
+        output = RowsOutput.after(records[0], path, added=pa.schema([]), schema=schema, escapes_formulas=False)
+        output.write_block(rows, records, path)
+    except DataError as error:
+        assert re.match(r"in.jsonl:\d+: column|in the rows from in.jsonl:\d+ on: Cannot write struct type", str(error))
+    else:
+        assert all(map(is_same, rows, read(path)))
+
+
+@pytest.mark.parametrize("target", ["out.csv", "out.tsv"])
+def test_texts_that_a_spreadsheet_would_compute_are_quoted_where_asked(
+    model: LoadedModel, tmp_path: Path, target: str
+) -> None:
+    texts = ["=1+1", "+a", "-a", "@a", "\t=a", "a=b", "'=a", ""]
+    write(tmp_path / "in.jsonl", [{"text": text, "=n": -1, "l": ["=a"]} for text in texts])
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / target)
+    assert [row["text"] for row in read(tmp_path / target)] == texts
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / target, how=Predicting(escape_formulas=True))
+    found = read(tmp_path / target)
+    assert [row["text"] for row in found] == ["'=1+1", "'+a", "'-a", "'@a", "'\t=a", "a=b", "'=a", ""]
+    assert {(row["'=n"], row["l"]) for row in found} == {("-1", '["=a"]')}
+
+
 @pytest.mark.parametrize(
-    ("target", "last", "message"),
+    ("source", "target", "last", "message"),
     [
-        ("out.csv", {"text": "a", "m": 1}, "a row has the column 'm', the first rows have text, n, predicted"),
-        ("out.parquet", {"text": "a", "n": "x"}, "out.parquet: .* Columns of mixed types fit into .jsonl only"),
+        ("in.jsonl", "out.csv", {"text": "a", "m": 1}, "in.jsonl:513: column 'm' is not among those of the first row"),
+        ("in.jsonl", "out.parquet", {"text": "a", "n": "x"}, "in.jsonl:513: column 'n' is 'x'.* int64 vs string"),
+        ("in.jsonl", "out.parquet", {"text": "a", "n": True}, "in.jsonl:513: column 'n' is True.* int64 vs bool"),
+        ("in.jsonl", "out.parquet", {"text": "a", "n": 1 << 64}, "in.jsonl:513: column 'n' is 18446744073709551616"),
+        (
+            "in.jsonl",
+            "out.parquet",
+            {"text": "a", "n": [1, 0.5, True]},
+            r"in.jsonl:513: column 'n' is \[1, 0.5, True\]",
+        ),
+        ("in.parquet", "out.csv", {"text": "a", "n": None, "b": b"\xff"}, "in.parquet:513: column 'b' is .*xff"),
+        ("in.parquet", "out.jsonl", {"text": "a", "n": None, "b": b"\xff"}, "in.parquet:513: column 'b' is .*xff"),
     ],
 )
-def test_later_rows_that_the_format_cannot_hold_are_named(
-    model: LoadedModel, tmp_path: Path, target: str, last: dict[str, Any], message: str
+def test_what_the_format_cannot_hold_is_named_and_not_changed(
+    model: LoadedModel, tmp_path: Path, source: str, target: str, last: dict[str, Any], message: str
 ) -> None:
-    write(tmp_path / "in.jsonl", [*[{"text": "a", "n": n} for n in range(512)], last])
+    write(
+        tmp_path / source, [*[{"text": "a", "n": n, **({"b": None} if "b" in last else {})} for n in range(512)], last]
+    )
     with pytest.raises(DataError, match=message):
-        predict_file(model, tmp_path / "in.jsonl", tmp_path / target)
-    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    assert read(tmp_path / "out.jsonl")[-1].items() >= last.items()
+        predict_file(model, tmp_path / source, tmp_path / target)
+    other = tmp_path / ("out.jsonl" if source == "in.jsonl" else "out.parquet")
+    predict_file(model, tmp_path / source, other)
+    assert read(other)[-1].items() >= last.items()
