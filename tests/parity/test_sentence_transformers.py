@@ -18,9 +18,12 @@ from bertline.tokenization.storage import copy_tokenizer
 def test_vectors_are_those_of_sentence_transformers(minilm: Path, texts: list[str]) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu", local_files_only=True)
-    vectors = bertline.load(str(minilm), device="cpu").embed(texts)
-    # That folder ends in a step that makes all vectors of length 1.
-    np.testing.assert_allclose(theirs.encode(texts), vectors / np.linalg.norm(vectors, axis=1)[:, None], atol=1e-5)
+    ours = bertline.load(str(minilm), device="cpu")
+    long = [*texts, "word " * 400]  # its own maximum length is 256
+    np.testing.assert_allclose(theirs.encode(long), ours.embed(long), atol=1e-5)
+    assert ours.text_vectors(long)[1] == 1
+    raw = ours.embed(texts, pooling="mean")  # that folder ends in a step that makes all vectors of length 1
+    np.testing.assert_allclose(theirs.encode(texts), raw / np.linalg.norm(raw, axis=1)[:, None], atol=1e-5)
 
 
 def test_hidden_states_are_those_of_transformers(minilm: Path, texts: list[str]) -> None:
@@ -43,8 +46,8 @@ def test_our_folder_is_one_of_sentence_transformers(minilm: Path, texts: list[st
     write_sentence_transformer(tmp_path, vectors, max_length=64)
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
     ours = bertline.load(str(tmp_path), device="cpu")
-    np.testing.assert_allclose(theirs.encode(texts), ours.embed(texts, pooling="cls"), atol=1e-5)
-    prompted = ours.embed([f"find: {text}" for text in texts], pooling="cls")
-    np.testing.assert_allclose(theirs.encode(texts, prompt_name="query"), prompted, atol=1e-5)
+    np.testing.assert_allclose(theirs.encode(texts), ours.embed(texts), atol=1e-5)
+    np.testing.assert_allclose(theirs.encode(texts, prompt_name="query"), ours.embed(texts, role="query"), atol=1e-5)
+    np.testing.assert_allclose(ours.embed(texts), ours.embed(texts, pooling="cls"), atol=1e-5)
     assert theirs.similarity_fn_name == "dot"
     assert theirs.max_seq_length == 64

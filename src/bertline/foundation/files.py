@@ -107,21 +107,21 @@ def read_json(path: Path) -> Any:
         raise ArtifactError(f"{path} is not valid JSON ({error}). Delete it and run its stage again.") from error
 
 
-def read_object(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
-    """Read a JSON object of a checkpoint, whoever wrote it; with `missing_ok`, empty without the file.
+def read_object(path: Path, *, missing_ok: bool = False, expected: type = dict) -> Any:
+    """Read a JSON object (or `expected`) of a checkpoint, whoever wrote it; with `missing_ok`, empty without the file.
 
     Raises:
-        ArtifactError: The file is missing, a pointer of git-lfs, no JSON, or another value than an object.
+        ArtifactError: The file is missing, a pointer of git-lfs, no JSON, or another value.
     """
     if missing_ok and not path.is_file():
-        return {}
+        return expected()
     refuse_lfs_pointer(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} is not valid JSON ({error}). Copy it again.") from error
-    if not isinstance(content, dict):
-        raise ArtifactError(f"{path} holds a {type(content).__name__}; expected a JSON object. Copy it again.")
+    if not isinstance(content, expected):
+        raise ArtifactError(f"{path} holds a {type(content).__name__}, expected a {expected.__name__}. Copy it again.")
     return content
 
 

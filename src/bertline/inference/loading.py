@@ -23,6 +23,7 @@ from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.tagging import TaggingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, config_mapping, read_config, read_labels
+from bertline.modeling.text_vectors import read_text_vector_modules
 from bertline.modeling.weight_files import read_weight_names
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
@@ -67,6 +68,7 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
         raise ArtifactError(f"{settings}: model_max_length is {declared!r:.200}; expected a number, at least 1.")
     max_length = int(min(max_length, declared))
     finished = read_task_file(folder) or _inferred_task(folder, max_length=max_length)
+    modules = read_text_vector_modules(folder) if finished is None else None
     if finished is not None:
         model = finished.kind.load_model(folder, attention=_ATTENTION)
     elif architecture in ("BertForPreTraining", "BertForMaskedLM"):
@@ -83,7 +85,9 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     if finished is not None:
         max_length = min(max_length, finished.kind.config.max_length)
     task = None if finished is None else TaskPredictor(finished.kind, finished.calibration, model, tokenizer)
-    return LoadedModel(model, tokenizer, max_length=max_length, task=task, name=name_or_folder)
+    if modules is not None:
+        modules.dense.to(chosen)
+    return LoadedModel(model, tokenizer, max_length=max_length, task=task, name=name_or_folder, modules=modules)
 
 
 def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:

@@ -25,6 +25,7 @@ from bertline.kinds.classification import Prediction
 from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
+from bertline.modeling.text_vectors import TextVectorModules
 from bertline.tasks.stored_rows import StoredRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import MASK
@@ -201,10 +202,18 @@ class LoadedModel:
         max_length: Maximum number of tokens of a sequence; longer texts are truncated.
         task: Task that the model was fine-tuned for; None for an encoder.
         name: Name of the model in messages.
+        modules: What makes vectors of texts besides the encoder; None without `modules.json`.
     """
 
     def __init__(
-        self, model: nn.Module, tokenizer: Tokenizer, *, max_length: int, task: TaskPredictor | None, name: str
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        task: TaskPredictor | None,
+        name: str,
+        modules: TextVectorModules | None = None,
     ) -> None:
         self.model: Any = model.eval()
         self.encoder: Encoder = getattr(model, "bert", model)
@@ -212,6 +221,7 @@ class LoadedModel:
         self.max_length = max_length
         self.task = task
         self.name = name
+        self.modules = modules
         self.device: torch.device = next(model.parameters()).device
         self.result: dict[str, Any] = {}
         """Scores of `bertline.fit`, if it made the model, and the paths of `export` and `report`."""
@@ -275,8 +285,8 @@ class LoadedModel:
         read = require_texts(documents, "documents")
         if not read:
             raise DataError("documents is empty; give at least one to search in.")
-        index = VectorIndex(_unit(self.embed(read)))
-        return best_hits(index, _unit(self.embed(queries)), row_ids(len(index)), top_k)
+        index = VectorIndex(_unit(self.embed(read, role="document")))
+        return best_hits(index, _unit(self.embed(queries, role="query")), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
@@ -320,10 +330,11 @@ class LoadedModel:
         Args:
             texts: Texts; long ones are truncated to the model's maximum length.
             pooling: `mean` averages the last layer over all non-padding positions (including [CLS] and [SEP]), `cls`
-                takes the first position. None uses the pooling of the model's task, or `mean` if it has none.
+                takes the first position. None does all that the folder's `modules.json` (sentence-transformers) says:
+                pooling, layers, length 1, maximum length and prompts; without it, as the model's task does, or `mean`.
             batch_size: Number of texts per batch.
-            role: For a retrieval model, whether the texts are queries or documents, which have different prefixes and
-                maximum lengths.
+            role: For a retrieval model or one with prompts, whether the texts are queries or documents, which have
+                different prefixes and maximum lengths.
         """
         return self.text_vectors(texts, pooling, batch_size=batch_size, role=role)[0]
 
@@ -336,17 +347,21 @@ class LoadedModel:
         if how not in get_args(Pooling):
             raise DataError(f"pooling is {how!r}; expected mean or cls.")
         read, max_length = require_texts(texts, "texts"), self.max_length
-        if role is not None and self.task is not None and isinstance(self.task.kind, Retrieval):
+        modules, size = self.modules if pooling is None else None, self.encoder.config.hidden_size
+        if modules is not None:
+            read, max_length, size = modules.texts(read, role), modules.max_length or max_length, modules.size
+        elif role is not None and self.task is not None and isinstance(self.task.kind, Retrieval):
             prefix = config.query_prefix if role == "query" else config.document_prefix
             read = [prefix + text for text in read]
             max_length = config.query_max_length if role == "query" else max_length
         sequences = encode_texts(read, None, self.tokenizer, max_length=max_length)
-        vectors = np.zeros((len(sequences), self.encoder.config.hidden_size), dtype=np.float32)
+        vectors = np.zeros((len(sequences), size), dtype=np.float32)
         for indices, batch in scoring_batches(sequences, batch_size=batch_size):
             inputs = {name: values.to(self.device) for name, values in batch.items()}
             with torch.no_grad():
-                hidden_states = self.encoder(**inputs).hidden_states
-            vectors[indices] = pooled(hidden_states, inputs["attention_mask"], how).cpu().numpy()
+                states, mask = self.encoder(**inputs).hidden_states, inputs["attention_mask"]
+                found = pooled(states, mask, how) if modules is None else modules.vectors(states, mask)
+            vectors[indices] = found.cpu().numpy()
         # Only a sequence of the maximum length can have been truncated; those few are tokenized again in full.
         full = [read[i] for i in np.flatnonzero(sequences.lengths == max_length)]
         return vectors, sum(

@@ -379,6 +379,8 @@ def _digest_of(model: LoadedModel) -> str:
     digest.update(repr((model.max_length, model.labels, model.tokenizer.backend.to_str())).encode())
     if model.task is not None:
         digest.update(repr((model.task.kind.config, dict(model.task.calibration))).encode())
+    if model.modules is not None:
+        digest.update((repr(model.modules) + digest_of_weights(model.modules.dense)).encode())
     digest.update(digest_of_weights(model.model).encode())
     return digest.hexdigest()
 

@@ -72,10 +72,11 @@ class BertTextEncoder(nn.Module):
         return pooled(self.bert(input_ids, token_type_ids, attention_mask).hidden_states, attention_mask, self.pooling)
 
 
-def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean", "cls"]) -> Tensor:
+def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean", "cls", "max"]) -> Tensor:
     """Pool hidden states [B, S, H] with a mask [B, S] to [B, H].
 
-    `mean` averages all real positions, including [CLS] and [SEP]; `cls` takes the first position.
+    `mean` averages all real positions, including [CLS] and [SEP]; `max` takes the largest value of each channel there,
+    `cls` the first position.
 
     >>> import torch
     >>> pooled(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]), "mean").tolist()
@@ -83,6 +84,8 @@ def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean
     """
     if pooling == "cls":
         return hidden_states[:, 0]
+    if pooling == "max":
+        return hidden_states.masked_fill(attention_mask[..., None] == 0, -torch.inf).amax(1)
     weights = attention_mask[..., None].to(hidden_states.dtype)
     return (hidden_states * weights).sum(1) / weights.sum(1)
 

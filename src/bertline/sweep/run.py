@@ -14,6 +14,7 @@ from bertline.foundation.files import writing
 from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
+from bertline.modeling.text_vectors import MODULES_NAME
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.bench import (
     LENGTHS,
@@ -71,6 +72,8 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
     plan = planned(job)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
         check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
+        if (start.folder / MODULES_NAME).is_file():
+            say(f"{start.folder}: fine-tuning and baselines take its encoder alone, without what {MODULES_NAME} names")
     if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
         Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
     notes = notes_before(plan)

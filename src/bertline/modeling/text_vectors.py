@@ -1,0 +1,158 @@
+"""How a folder of sentence-transformers makes vectors of texts: `modules.json` and what it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_object, refuse_lfs_pointer
+from bertline.modeling.heads import pooled
+from bertline.modeling.huggingface import read_config
+from bertline.modeling.weight_files import WEIGHTS_NAME, require_finite
+
+MODULES_NAME = "modules.json"
+_SENTENCE = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+_POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+_FREE = object()
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "Transformer": {
+        "max_seq_length": _FREE, "do_lower_case": _FREE, "transformer_task": "feature-extraction",
+        "modality_config": _TEXT, "module_output_name": "token_embeddings",
+    },
+    "Pooling": {
+        **dict.fromkeys((*_POOLINGS, "pooling_mode", "embedding_dimension", "word_embedding_dimension"), _FREE),
+        "include_prompt": True,
+    },
+    "Dense": {**dict.fromkeys(("in_features", "out_features", "bias", "activation_function"), _FREE), **_SENTENCE},
+    "Normalize": _SENTENCE,
+}  # fmt: skip
+"""Settings of each kind of module that are computed here, and their only value where there is one."""
+_ACTIVATIONS = {"Identity": nn.Identity, "Tanh": nn.Tanh, "ReLU": nn.ReLU, "GELU": nn.GELU, "Sigmoid": nn.Sigmoid}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TextVectorModules:
+    """What makes vectors of texts besides an encoder: what texts begin with, pooling, and layers behind it."""
+
+    pooling: Any
+    """`cls`, `mean` or `max`."""
+    dense: nn.Sequential
+    """Linear layers, each with its activation."""
+    size: int
+    """Size of the vectors."""
+    normalize: bool
+    """Whether vectors have length 1."""
+    max_length: int | None
+    """Maximum number of tokens, where the folder names one."""
+    lowercase: bool
+    """Whether texts are lower-cased, whatever the tokenizer does."""
+    prompts: Mapping[str | None, str]
+    """What a text begins with, by its role (`query`); for None the default."""
+
+    def texts(self, texts: Sequence[str], role: str | None) -> list[str]:
+        """Return texts as the encoder reads them."""
+        prompted = [self.prompts.get(role, "") + text for text in texts]
+        return [text.lower() for text in prompted] if self.lowercase else prompted
+
+    def vectors(self, hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return vectors of hidden states [B, S, H]."""
+        vectors = self.dense(pooled(hidden_states, attention_mask, self.pooling))
+        return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
+
+
+def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
+    """Read `modules.json` and all that it names; None without it.
+
+    Raises:
+        ArtifactError: A module or one of its settings is not computed here, which the message names.
+    """
+    path = folder / MODULES_NAME
+    if not path.is_file():
+        return None
+    modules = [module if isinstance(module, dict) else {} for module in read_object(path, expected=list)]
+    types, places = ([str(module.get(key, "")) for module in modules] for key in ("type", "path"))
+    kinds = [re.sub(r"^sentence_transformers\..*\.", "", name) for name in types]
+    if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):
+        raise ArtifactError(
+            f"{path} names {', '.join(types)}; bertline computes Transformer, Pooling, Dense (several), Normalize in "
+            "this order. Of a copy of the folder without modules.json it loads the encoder alone."
+        )
+    if places[0] or not all(re.fullmatch(r"\w[\w.-]*", place) for place in places[1:]):
+        raise ArtifactError(
+            f"{path}: the paths of its modules are {', '.join(places)}; expected the encoder at the top of the folder, "
+            "and the others in folders below. Save it again by SentenceTransformer(FOLDER).save_pretrained(NEW)."
+        )
+    first, pooling, *others = (_settings(folder, *module) for module in zip(kinds, places, strict=True))
+    modes = pooling.get("pooling_mode") or [mode for key, mode in _POOLINGS.items() if pooling.get(key)] or "mean"
+    mode = modes[0] if isinstance(modes, list) and len(modes) == 1 else modes
+    if mode not in _POOLINGS.values():
+        raise ArtifactError(f"{folder / places[1]}: the pooling is {mode}; bertline has cls, mean and max.")
+    max_length = first.get("max_seq_length")
+    if max_length is not None and (type(max_length) is not int or max_length < 1):
+        raise ArtifactError(f"{folder}: max_seq_length is {max_length!r:.200}; expected a whole number, at least 1.")
+    named = read_object(folder / "config_sentence_transformers.json", missing_ok=True)
+    prompts, default = named.get("prompts") or {}, named.get("default_prompt_name")
+    if not isinstance(prompts, dict) or (default is not None and default not in list(prompts)):
+        raise ArtifactError(f"{folder}: default_prompt_name is {default!r:.200}, none of its prompts.")
+    config, layers = read_config(folder)[0], []
+    size = config.hidden_size
+    for settings, place in zip(others, places[2:], strict=True):
+        if "in_features" in settings:
+            layers += _dense(folder / place, settings, size)
+            size = settings["out_features"]
+    return TextVectorModules(
+        pooling=mode,
+        dense=nn.Sequential(*layers),
+        size=size,
+        normalize=kinds[-1] == "Normalize",
+        max_length=max_length and min(max_length, config.max_position_embeddings),
+        lowercase=bool(first.get("do_lower_case")),
+        prompts={name: str(text or "") for name, text in {**prompts, None: prompts.get(default)}.items()},
+    )
+
+
+def _settings(folder: Path, kind: str, place: str) -> dict[str, Any]:
+    path = folder / place / "config.json"
+    if kind == "Transformer":
+        path = next(iter(sorted(folder.glob("sentence_*_config.json"))), folder / "sentence_bert_config.json")
+    settings = read_object(path, missing_ok=kind != "Dense")
+    for key, value in settings.items():
+        only = _SETTINGS[kind].get(key)
+        if only is not _FREE and value != only and (value or key == "include_prompt"):
+            raise ArtifactError(
+                f"{path}: {key} is {value!r:.200}, which bertline does not compute in {kind}"
+                f"{f' (only {only})' if only else ''}. Use sentence-transformers for this model."
+            )
+    return settings
+
+
+def _dense(folder: Path, settings: Mapping[str, Any], size: int) -> list[nn.Module]:
+    """Read a linear layer from vectors of `size`, and its activation."""
+    path, activation = folder / WEIGHTS_NAME, str(settings.get("activation_function", "torch.nn.Tanh"))
+    kind = re.sub(r"^torch\.nn\..*?(\w+)$", r"\1", activation)
+    if kind not in _ACTIVATIONS:
+        raise ArtifactError(f"{folder}: its activation is {activation}; bertline has {', '.join(_ACTIVATIONS)}.")
+    refuse_lfs_pointer(path)
+    try:
+        weights = load_file(path)
+    except SafetensorError as error:
+        raise ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy it again.") from error
+    expected = {"linear.weight": [settings.get("out_features"), size]}
+    if settings.get("bias", True):
+        expected["linear.bias"] = expected["linear.weight"][:1]
+    shapes = {name: list(tensor.shape) for name, tensor in weights.items()}
+    if shapes != expected or settings["in_features"] != size:
+        raise ArtifactError(f"{path} has weights of the shapes {shapes}; by its config.json they are {expected}.")
+    require_finite(weights, path)
+    layer = nn.Linear(size, settings["out_features"], bias="linear.bias" in weights)
+    layer.load_state_dict({name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()})
+    return [layer, _ACTIVATIONS[kind]()]
