@@ -27,7 +27,7 @@ from bertline.evaluation.html import (
 )
 from bertline.evaluation.overlap import Overlap
 from bertline.foundation.formats import count, signed
-from bertline.foundation.verdicts import NOISE_UNKNOWN
+from bertline.foundation.verdicts import NOISE_UNKNOWN, outcome
 from bertline.kinds.base import TaskKind
 from bertline.kinds.registry import kind_named
 from bertline.tasks.stored_rows import COLLECTION
@@ -78,7 +78,11 @@ class TaskSection:
                 found, known = comparisons[name], ["–", "–", "not known"]
                 if "p_value" in found:
                     interval = " to ".join(map(signed, found["interval"]))
-                    known = [interval, score(found["smallest_visible"]), _OUTCOMES[found["verdict"]]]
+                    known = [
+                        interval,
+                        score(found["smallest_visible"]),
+                        outcome(found, _OUTCOMES, self.facts.result["arms"]),
+                    ]
                     note = "the noise of seeds, of rows and of rows from one source is counted together."
                 rows.append([title, signed(found["difference"]), *known])
             note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; {note}"

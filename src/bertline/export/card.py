@@ -22,6 +22,7 @@ from bertline.foundation.files import read_json
 from bertline.foundation.formats import escaped, markdown_table, printable, signed, with_spread, without_local_paths
 from bertline.foundation.manifests import MANIFEST_NAME, versions_of
 from bertline.foundation.mappings import value_at
+from bertline.foundation.verdicts import outcome
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, GENERATOR
 from bertline.modeling.huggingface import read_config
@@ -322,7 +323,7 @@ def _comparisons(result: Mapping[str, Any]) -> Iterator[str]:
             continue
         yield (
             f"{title}: {signed(found['difference'])} ({interval(found['interval'])}, p = {found['p_value']:.3g}): "
-            f"{words[found['verdict']]}. The smallest difference that could have been seen is "
+            f"{outcome(found, words, result['arms'])}. The smallest difference that could have been seen is "
             f"{found['smallest_visible']:.3f}."
         )
 

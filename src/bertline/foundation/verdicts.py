@@ -46,6 +46,7 @@ FEWEST_BLOCKS = 6
 cases, 2^(1 - B): whatever their spread seems to be, no difference can be shown."""
 NOISE_UNKNOWN = f"how large the noise is was not measured (one seed, or fewer than {FEWEST_BLOCKS} sources of rows)"
 """Part of a message for results without a verdict."""
+TOO_FEW_SEEDS = "two seeds are too few for a verdict"
 MOST_BLOCKS = 200
 """Maximum number of blocks; more clusters are merged into this many: 199 degrees of freedom widen an interval by only
 0.6 %."""
@@ -190,6 +191,17 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
     variance = of_rows + max(0.0, sum(of_system for of_system, _ in of_seeds) - of_cells)
     effective = min(system.effective_blocks or len(rows) for system in systems)
     return _tested(difference, math.sqrt(variance), _degrees(variance, max(1.0, effective - 1), of_seeds))
+
+
+def too_few_seeds(found: Mapping[str, Any], *num_seeds: int) -> bool:
+    """Return whether a comparison, `Difference.to_json`, shows nothing because two seeds say little of their spread."""
+    return found.get("verdict") == "not shown" and found["degrees_of_freedom"] < 2 and 2 in num_seeds
+
+
+def outcome(found: Mapping[str, Any], words: Mapping[str, str], arms: Mapping[str, Any]) -> str:
+    """Return a comparison of `arms` of a result.json in words, by verdict, or that the seeds are too few for one."""
+    num_seeds = (len(arm["seeds"]) for arm in arms.values() if arm)
+    return TOO_FEW_SEEDS if too_few_seeds(found, *num_seeds) else words[found["verdict"]]
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:

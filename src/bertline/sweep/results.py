@@ -25,7 +25,17 @@ from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_atomically, write_json
 from bertline.foundation.formats import count, printable, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.foundation.verdicts import AS_NUMBER, NOISE_UNKNOWN, Difference, Measured, adjusted, compared, measured
+from bertline.foundation.verdicts import (
+    AS_NUMBER,
+    NOISE_UNKNOWN,
+    TOO_FEW_SEEDS,
+    Difference,
+    Measured,
+    adjusted,
+    compared,
+    measured,
+    too_few_seeds,
+)
 from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
@@ -175,10 +185,11 @@ def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Differen
     who = "the encoder alone" if COMBINED in found else "the encoder"
     against = f"{opponent['test']:.3f} for {opponent['title']}, the strongest simple opponent"
     score = f"{metric_name(result['metric'])} {_mean(result, ENCODER)} against {against}"
-    said = f"On {result['task']} {_clause(who, score, found[ENCODER])}"
+    num_seeds = len(result["arms"][ENCODER]["seeds"])
+    said = f"On {result['task']} {_clause(who, score, found[ENCODER], num_seeds)}"
     if COMBINED in found:
         both = f"{_mean(result, COMBINED)} against the same"
-        said += f"; {_clause('the encoder combined with BM25', both, found[COMBINED])}"
+        said += f"; {_clause('the encoder combined with BM25', both, found[COMBINED], num_seeds)}"
     return f"{said}.{_left_out(result['arms'][ENCODER])}"
 
 
@@ -193,9 +204,11 @@ def _left_out(encoder: Mapping[str, Any]) -> str:
     return f" {of_all} diverged and {'is' if number == 1 else 'are'} left out of this." if number else ""
 
 
-def _clause(who: str, score: str, found: Difference) -> str:
+def _clause(who: str, score: str, found: Difference, num_seeds: int) -> str:
     if found.interval is None or found.smallest_visible is None:
         return f"{who} has {score}, and {NOISE_UNKNOWN}"
+    if too_few_seeds(found.to_json(), num_seeds):
+        return f"{who} has {score} (difference {signed(found.difference)}); {TOO_FEW_SEEDS}"
     low, high = found.interval
     details = f"difference {signed(found.difference)}, 95 % interval {signed(low)} to {signed(high)}"
     match found.verdict:
