@@ -42,6 +42,14 @@ def test_a_stage_knows_its_name_from_dvc_stage_so_recipes_can_tell_dvc_from_a_ha
     assert log() == ["one", "two@x"]
 
 
+def test_stages_run_in_the_order_of_dvc_yaml_so_a_stage_knows_its_place_in_the_whole(project: Any) -> None:
+    made = {name: {"cmd": f"echo {name} > {name}", "outs": [name]} for name in ("z", "b", "a")}
+    stages(
+        {**made, "each": {"foreach": ["y", "x"], "do": {"cmd": "echo ${item} > of-${item}", "outs": ["of-${item}"]}}}
+    )
+    assert names_run(project) == ["z", "b", "a", "each@y", "each@x"]
+
+
 def test_only_the_listed_params_matter_so_runtime_and_tracking_rerun_nothing(project: Any) -> None:
     stages({"one": {"cmd": "echo a > out", "params": ["model"], "outs": ["out"]}})
     Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 1}\n")
