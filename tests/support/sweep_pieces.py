@@ -99,6 +99,7 @@ def sweep_until(job: Any, phase: str, num_calls: int, is_leader: bool = True) ->
     from bertline.sweep import repetitions, workers
     from bertline.sweep.run import run_sweep
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background job is started without
     if phase == "tests":
         repetitions._read_test = blocking(job, repetitions._read_test, num_calls)
     elif phase:

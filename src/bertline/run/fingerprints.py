@@ -77,12 +77,10 @@ def code_fingerprint(stage: Stage, kind: str | None = None, *, source: Path | No
 
 def reader_fingerprint() -> str:
     """Return a digest of the code that reads documentation strings."""
-    return hashlib.sha256(
-        json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE, "corpus", [])).encode()
-    ).hexdigest()
+    return hashlib.sha256(json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE, "corpus")).encode()).hexdigest()
 
 
-def _closure(waiting: list[str], root: Path, stage: str, own_kind: Sequence[str]) -> dict[str, str]:
+def _closure(waiting: list[str], root: Path, stage: str, own_kind: Sequence[str] = ()) -> dict[str, str]:
     """Return the digests of modules and all that they import; of the kinds of tasks, `own_kind` if it has any."""
     # An installed wheel has no recipes next to it; those in the working directory are used.
     recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
@@ -128,9 +126,8 @@ def _read(text: str, stage: str | None, is_own: bool) -> tuple[str, tuple[str, .
 
 
 def _keep_used(tree: ast.Module, stage: str, is_own: bool) -> None:
-    """Remove from a file of `kinds`, in place, the members of kinds that the stage does not use (of a kind that is not
-    its task's own, all of `MEMBERS_OF_STAGES`), and then the private definitions and the imports that nothing else
-    mentions."""
+    """Remove from a file of `kinds`, in place, the members of kinds that the stage does not use (all of
+    `MEMBERS_OF_STAGES` where not `is_own`), and then the private definitions and the imports that nothing mentions."""
     own = {*MEMBERS_OF_STAGES.get(stage, ())} if is_own else set()
     of_others = {member for members in MEMBERS_OF_STAGES.values() for member in members} - own
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def folder_of(project: Path) -> Path:
     return folder
 
 
+@contextmanager
+def hang_up(disposition: signal.Handlers) -> Iterator[None]:
+    """What SIGHUP does in the processes that are started."""
+    before = signal.signal(signal.SIGHUP, disposition)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     until = time.monotonic() + 120
     while not happened():
@@ -80,7 +91,8 @@ def wait_for_step_3(project: Path, process: subprocess.Popen[str]) -> None:
 def test_a_signal_stops_the_stage_and_the_same_command_resumes(
     project: Path, start: Start, number: signal.Signals
 ) -> None:
-    process = start()
+    with hang_up(signal.SIG_DFL):  # also where pytest runs under nohup
+        process = start()
     wait_for_step_3(project, process)
     for _ in range(2 if number == signal.SIGTERM else 1):  # which Slurm repeats
         process.send_signal(number)
@@ -101,11 +113,8 @@ def test_a_signal_stops_the_stage_and_the_same_command_resumes(
 
 
 def test_under_nohup_a_lost_terminal_changes_nothing(project: Path, start: Start) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with hang_up(signal.SIG_IGN):
         process = start()
-    finally:
-        signal.signal(signal.SIGHUP, before)
     wait_for_step_3(project, process)
     process.send_signal(signal.SIGHUP)
     (project / "go").touch()
