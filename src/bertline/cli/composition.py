@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import logging
 import os
@@ -36,12 +35,14 @@ from bertline.cli.overrides import (
 from bertline.cli.project import conf_folder
 from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import plain_error
 from bertline.foundation.formats import printable
 from bertline.run.provenance import running_under_dvc
 from bertline.run.stopping import end_if_unread, in_one_line
 
-# Disk full, quota exceeded, read-only file system.
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+# Hydra writes nothing of its own, except with -m.
+_NO_FILES = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=stdout",
+             "hydra.sweep.dir=runs/hydra", "hydra.sweep.subdir=.")  # fmt: skip
 _Composed = dict[str, Any]
 
 
@@ -126,9 +127,8 @@ def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
         arguments = sys.argv[1:]
         if {"-h", "--help"} & {*arguments}:
             in_one_line(lambda: print(run.__globals__["__doc__"]))
-        if running_under_dvc():  # Hydra must add no folder to those that DVC knows
-            params = (f"--config-dir={Path.cwd()}", "--config-name=params")
-            arguments = [*params, "hydra.run.dir=runs/hydra", "hydra.output_subdir=null", *arguments]
+        if running_under_dvc():
+            arguments = [f"--config-dir={Path.cwd()}", "--config-name=params", *arguments]
         in_one_line(lambda: run_composed(run, arguments))
 
     return program
@@ -162,15 +162,17 @@ def run_composed(
             fail(_explained(str(error), config))
         except BertlineError as error:
             fail(with_arguments(str(error), config))
-        except OSError as error:
+        except (OSError, UnicodeEncodeError) as error:
             end_if_unread()
-            if error.errno not in _NO_SPACE:
+            if (explained := plain_error(error)) is None:
                 raise
-            fail(str(error) or type(error).__name__)
+            fail(str(explained))
 
     logging.getLogger("faiss").setLevel(logging.WARNING)  # Hydra's logging would show how it is loaded
     arguments = quoted_where_needed(arguments)
-    sys.argv[1:] = arguments  # Hydra reads its arguments there
+    # Hydra reads its arguments there, and takes overrides that are not interrupted by options.
+    first = next((i for i, one in enumerate(arguments) if "=" in one and not one.startswith("-")), len(arguments))
+    sys.argv[1:] = [*arguments[:first], *_NO_FILES, *arguments[first:]]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
     with explaining(arguments, config, ignored):
         if running_under_dvc():  # Hydra would print a traceback

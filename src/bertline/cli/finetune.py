@@ -38,6 +38,7 @@ from bertline.foundation.progress import say
 from bertline.run.stage import open_stage
 from bertline.run.stages import stage_named
 from bertline.tasks.build import build_task
+from bertline.tokenization.vocabulary import resolve_folder
 
 if TYPE_CHECKING:
     from bertline.inference.model import LoadedModel
@@ -87,8 +88,10 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
             {split: here(composed[split]) for split in ("train", "dev", "test")},
             composed["format"],
         )
-        name, task, own_paths = asked_task(composed, files)
         starts = starts_of(composed)
+        for start in starts.values():  # a wrong one is found before rows are read
+            resolve_folder(start, composed["pretrain"]["start_from_revision"])
+        name, task, own_paths = asked_task(composed, files)
         composed["pretrain"]["start_from"], *others = starts.values()
         if isinstance(composed["start_from"], list):  # arms of the sweep, of which dev chooses one
             task["start_from"] = composed["pretrain"]["start_from"]
@@ -123,17 +126,20 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
     # Imported here, because they load torch: a mistyped key is answered at once.
     from bertline.evaluation.build import build_evaluation
     from bertline.export.build import build_export
+    from bertline.modeling.huggingface import require_whole_checkpoint
     from bertline.run.records import register_models, show_report
     from bertline.run.summary import pipeline_facts, pipeline_folders
-    from bertline.tokenization.vocabulary import resolve_folder
 
-    places, name = {"tasks": build_rows(composed)}, composed["task_name"]
+    places, name = dict[str, Path](), composed["task_name"]
     task, several = composed["tasks"][name], isinstance(composed["start_from"], list)
     if several:
         encoders = [resolve_folder(start) for start in (task["start_from"], *composed["sweep"]["encoders"])]
+        for encoder in encoders:
+            require_whole_checkpoint(encoder)
     else:
         encoders = [take(composed)]
         places["pretrain"] = encoders[0]
+    places["tasks"] = build_rows(composed)
     composed = {**composed, "sweep": recipe_of(composed, encoders), "runtime": runtime_of(composed)}
     places["sweep"] = sweep(composed, places)
     if several:  # report and export are of the one that dev chose
@@ -383,13 +389,18 @@ def fit(
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigError("a process of bertline.fit imports this script: call it under `if __name__ == '__main__':`")
     asked = {key: name for key, name in columns.items() if name is not None}
-    tables = {split: _columns(split, table, asked) for split, table in splits.items()}
-    files = {
-        split: "".join(json.dumps(dict(zip(asked.values(), row, strict=True)), default=_plain) + "\n" for row in rows)
-        for split, (rows, _) in tables.items()
-    }
     arguments = [f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in overrides.items()]
     with composed_in_python("finetune", arguments, IGNORED) as composed:
+        if start_from is not None:
+            composed["start_from"] = str(Path(start_from).resolve() if Path(start_from).exists() else start_from)
+            resolve_folder(start_of(composed["start_from"]), composed["pretrain"]["start_from_revision"])
+        tables = {split: _columns(split, table, asked) for split, table in splits.items()}
+        files = {
+            split: "".join(
+                json.dumps(dict(zip(asked.values(), row, strict=True)), default=_plain) + "\n" for row in rows
+            )
+            for split, (rows, _) in tables.items()
+        }
         # Named by its content, so that the same call resumes.
         digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:12]
         folder = Path(composed["runtime"]["runs_folder"]).resolve() / "finetune" / f"rows-{digest}"
@@ -398,8 +409,6 @@ def fit(
             composed[split] = str(folder / f"{split}.jsonl")
         composed |= {key: str(name) for key, name in asked.items()}
         composed["name"] = composed["name"] or re.sub(r"[^A-Za-z0-9_]+", "_", str(columns["label_column"]))
-        if start_from is not None:
-            composed["start_from"] = str(Path(start_from).resolve() if Path(start_from).exists() else start_from)
         try:
             result = fine_tuned(composed)
         except BertlineError as error:

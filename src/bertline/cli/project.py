@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import bertline
 from bertline.foundation.errors import ConfigError
 
-STARTED_IN = Path.cwd()
+try:
+    STARTED_IN = Path.cwd()
+except FileNotFoundError:
+    sys.exit("error: the working folder was deleted. Change to another one and give the command again.")
 """Folder where the command was given, before it changes to that of the project."""
 _MARKS = ("dvc.yaml", "conf/tasks.yaml", "pipelines")
 

@@ -11,6 +11,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from bertline.foundation.errors import ArtifactError, MachineError
+from bertline.foundation.errors import ArtifactError, BertlineError, DataError, MachineError
 
 _CHUNK_BYTES = 1 << 20
 _RANDOM_CHARACTERS = 8  # added to the name of a temporary file, as tempfile does for a folder
@@ -28,6 +29,11 @@ _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
 # Numbers of the errors with which a file system says that it has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+_OF_A_PLACE = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EEXIST, errno.EIO,
+)  # fmt: skip
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -306,6 +312,20 @@ def cannot_write(path: Path, error: OSError) -> str:
     return (
         f"{path} cannot be written: {error.strerror or error}. "
         "Free space there or choose another folder; what was written before is still in place."
+    )
+
+
+def plain_error(error: Exception) -> BertlineError | None:
+    """Return what a person can fix about an error of the system: a place to write, a name; None for any other error."""
+    if isinstance(error, UnicodeEncodeError):
+        names = [part for part in re.split('[\\0\n"]', error.object) if re.search("[\udc80-\udcff]", part)]
+        no_utf8 = "is the name of a file, and no UTF-8, as on old disks and in zips. Rename it (convmv)."
+        return DataError(f"{os.fsencode(names[0][:200])!r} {no_utf8}") if names else None
+    if not isinstance(error, OSError) or error.errno not in _OF_A_PLACE:
+        return None
+    return MachineError(
+        f"{error.filename or 'a file'} cannot be used: {error.strerror}. Free space there, or give this user the right "
+        "to write, or choose another folder (runtime.runs_folder=FOLDER for runs); what was written before is in place."
     )
 
 

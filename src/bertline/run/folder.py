@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from bertline.config import PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, PeerLostError
-from bertline.foundation.files import lock_file, read_json, sha256_of_path, write_json
+from bertline.foundation.files import lock_file, plain_error, read_json, sha256_of_path, write_json
 from bertline.foundation.progress import say, warn
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.system_load import load_sampled, node_name
@@ -141,6 +141,8 @@ def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Ite
         raise
     except Exception as error:
         status = Status(state="failed", message=f"{type(error).__name__}: {error}")
+        if (plain := plain_error(error)) is not None:
+            raise plain from error
         with suppress(OSError):
             traceback.print_exc()
         raise BertlineError(f"{type(error).__name__}: {error} (the traceback is above)") from error

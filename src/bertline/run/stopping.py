@@ -10,9 +10,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
-from bertline.foundation.errors import BertlineError
+from bertline.foundation.errors import BertlineError, MachineError
+from bertline.foundation.files import plain_error
 from bertline.foundation.signals import RECEIVED, receive_signals
 
 
@@ -59,6 +61,7 @@ def in_one_line(run: Callable[[], int | None]) -> NoReturn:
     """Run a command and exit with its status; errors of the user and signals end it with one line."""
     stop_on_signals()
     try:
+        require_home()
         status = run()
         sys.stdout.flush()
         sys.exit(status)
@@ -67,8 +70,11 @@ def in_one_line(run: Callable[[], int | None]) -> NoReturn:
         raise  # it is another pipe, or a socket
     except KeyboardInterrupt as error:
         end_as_stopped(error)
-    except BertlineError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+    except (BertlineError, OSError, UnicodeEncodeError) as error:
+        plain = error if isinstance(error, BertlineError) else plain_error(error)
+        if plain is None:
+            raise
+        print(f"error: {plain}", file=sys.stderr, flush=True)
         sys.exit(1)
 
 
@@ -79,6 +85,14 @@ def end_if_unread() -> None:
     if output.poll(0):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes it again at its end
         sys.exit(128 + signal.SIGPIPE)
+
+
+def require_home() -> None:
+    """Raise a MachineError if this account has no home folder: libraries keep caches there, or in a folder named ~."""
+    try:
+        Path.home()
+    except RuntimeError as error:
+        raise MachineError("this account has no home folder. Set HOME to a folder that it can write to.") from error
 
 
 def end_as_stopped(error: KeyboardInterrupt) -> NoReturn:

@@ -130,18 +130,20 @@ class _Storage(RDBStorage):
 def open_storage(url: str) -> RDBStorage:
     """Open the database of the studies at a `tracking.studies_url`, and create its tables if they are missing."""
     address = configured_url(url)
-    if address.get_backend_name() == "sqlite":
-        Path(str(address.database)).parent.mkdir(parents=True, exist_ok=True)
-        engine: dict[str, Any] = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
-    else:
-        options = {name: value for name, value in _KEEPALIVE.items() if name not in address.query}
-        engine = {"pool_pre_ping": True, "connect_args": options}  # reopen connections that the server has closed
-    return _Storage(
-        address.render_as_string(hide_password=False),
-        engine_kwargs=engine,
-        heartbeat_interval=_HEARTBEAT_S,
-        grace_period=_GRACE_S,
-    )
+    options = {name: value for name, value in _KEEPALIVE.items() if name not in address.query}
+    engine: dict[str, Any] = {"pool_pre_ping": True, "connect_args": options}  # reopen connections closed by the server
+    text = address.render_as_string(hide_password=False)
+    try:
+        if address.get_backend_name() == "sqlite":
+            Path(str(address.database)).parent.mkdir(parents=True, exist_ok=True)
+            engine = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
+        return _Storage(text, engine_kwargs=engine, heartbeat_interval=_HEARTBEAT_S, grace_period=_GRACE_S)
+    except (OSError, RuntimeError) as error:  # Optuna raises the latter for tables of another version
+        reason = str(error).partition("\n")[0]
+        raise MachineError(
+            f"the studies at {shown(address)} cannot be used ({without_password(reason, address)}). Correct the rights "
+            "of the folder, move tables of another version of Optuna away, or set tracking.studies_url to another one."
+        ) from None
 
 
 # Optuna counts resources in whole steps: dev checks between rungs (at the ends of epochs) have steps of their own.

@@ -71,6 +71,8 @@ class Store:
         for name in ("mlflow", "alembic"):  # both log on every start
             logging.getLogger(name).setLevel(logging.WARNING)
         logging.getLogger("urllib3").setLevel(logging.ERROR)  # it warns of every attempt, the sender once per outage
+        # It prints the traceback of an error that it raises, such as that of a full disk.
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         self.uri = uri
         self._experiment_name = experiment_name
         self._experiment_id: str | None = None

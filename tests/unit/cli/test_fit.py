@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 import bertline
 from bertline.cli.finetune import _columns
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import BertlineError, ConfigError, DataError
 from tiny import WORDS, write_encoder
 
 QUICK: dict[str, Any] = {
@@ -65,6 +65,18 @@ def test_an_error_names_the_index_of_the_row(here: Path, place: int, changes: di
     frame = pandas.DataFrame(table, index=[f"r{number}" for number in range(90)]).astype({"who": "Int64"})
     with pytest.raises(DataError, match=problem):
         bertline.fit(frame[:75], test=frame[75:], text="body", label="even", group="who", start_from="start", **QUICK)
+
+
+@pytest.mark.parametrize(("start", "problem"), [("no/such/folder", "does not exist"), ("half", "no model.safetensors")])
+def test_a_wrong_start_is_found_before_rows_are_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch, start: str, problem: str
+) -> None:
+    (here / "half").mkdir()
+    (here / "half" / "config.json").write_text((here / "start" / "config.json").read_text())
+    monkeypatch.setattr("bertline.cli.finetune.build_task", lambda *_, **__: pytest.fail("rows are read"))
+    table: Any = ["no row"] if problem == "does not exist" else rows()
+    with pytest.raises(BertlineError, match=problem):
+        bertline.fit(table, text="body", label="even", start_from=start, **QUICK)
 
 
 def test_what_cannot_be_read_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

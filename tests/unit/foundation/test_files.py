@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from bertline.foundation.files import (
     folder_written_atomically,
     lock_file,
     locked,
+    plain_error,
     read_json,
     sha256_of_path,
     tidy_partial,
@@ -60,6 +62,28 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         folder_written_atomically(tmp_path / "file" / "artifact"),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("failing", "says"),
+    [
+        (lambda folder: (folder / "file" / "runs").mkdir(), r"file/runs cannot be used: Not a directory"),
+        (lambda folder: (folder / "file").mkdir(), r"/file cannot be used: File exists"),
+        (lambda _: Path("/dev/full").write_text("x"), "a file cannot be used: No space left on device"),
+        (
+            lambda _: "digests\0of caf\udce9.csv\0abc".encode(),
+            r"b'of caf\\xe9\.csv' is the name of a file, and no UTF-8",
+        ),
+        (lambda _: "half \ud83d".encode(), ""),
+        (lambda folder: (folder / "missing").read_text(), ""),
+    ],
+)
+def test_what_a_person_can_fix_of_an_error_of_the_system_is_said_plainly(tmp_path: Path, failing, says: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((OSError, UnicodeEncodeError)) as error:
+        failing(tmp_path)
+    plain = plain_error(error.value)
+    assert re.search(says, str(plain)) if says else plain is None
 
 
 def test_missing_and_torn_json_name_the_file(tmp_path: Path) -> None:
