@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_object, refuse_lfs_pointer
+from bertline.foundation.files import read_object
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import read_config
-from bertline.modeling.weight_files import WEIGHTS_NAME, require_finite
+from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights
 
 MODULES_NAME = "modules.json"
-_SENTENCE = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
-_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+_SAVE_AGAIN = "Save the folder again: SentenceTransformer(FOLDER).save_pretrained(NEW)"
 _FREE = object()
+_SENTENCE = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 _SETTINGS: dict[str, dict[str, Any]] = {
     "Transformer": {
         "max_seq_length": _FREE, "do_lower_case": _FREE, "transformer_task": "feature-extraction",
-        "modality_config": _TEXT, "module_output_name": "token_embeddings",
+        "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+        "module_output_name": "token_embeddings",
     },
     "Pooling": {
         **dict.fromkeys((*_POOLINGS, "pooling_mode", "embedding_dimension", "word_embedding_dimension"), _FREE),
@@ -44,17 +43,14 @@ class TextVectorModules:
     """What makes vectors of texts besides an encoder: what texts begin with, pooling, and layers behind it."""
 
     pooling: Any
-    """`cls`, `mean` or `max`."""
     dense: nn.Sequential
     """Linear layers, each with its activation."""
     size: int
     """Size of the vectors."""
     normalize: bool
-    """Whether vectors have length 1."""
     max_length: int | None
     """Maximum number of tokens, where the folder names one."""
     lowercase: bool
-    """Whether texts are lower-cased, whatever the tokenizer does."""
     prompts: Mapping[str | None, str]
     """What a text begins with, by its role (`query`); for None the default."""
 
@@ -89,7 +85,7 @@ def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
     if places[0] or not all(re.fullmatch(r"\w[\w.-]*", place) for place in places[1:]):
         raise ArtifactError(
             f"{path}: the paths of its modules are {', '.join(places)}; expected the encoder at the top of the folder, "
-            "and the others in folders below. Save it again by SentenceTransformer(FOLDER).save_pretrained(NEW)."
+            f"and the others in folders below. {_SAVE_AGAIN}"
         )
     first, pooling, *others = (_settings(folder, *module) for module in zip(kinds, places, strict=True))
     modes = pooling.get("pooling_mode") or [mode for key, mode in _POOLINGS.items() if pooling.get(key)] or "mean"
@@ -105,8 +101,8 @@ def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
         raise ArtifactError(f"{folder}: default_prompt_name is {default!r:.200}, none of its prompts.")
     config, layers = read_config(folder)[0], []
     size = config.hidden_size
-    for settings, place in zip(others, places[2:], strict=True):
-        if "in_features" in settings:
+    for settings, kind, place in zip(others, kinds[2:], places[2:], strict=True):
+        if kind == "Dense":
             layers += _dense(folder / place, settings, size)
             size = settings["out_features"]
     return TextVectorModules(
@@ -137,22 +133,18 @@ def _settings(folder: Path, kind: str, place: str) -> dict[str, Any]:
 
 def _dense(folder: Path, settings: Mapping[str, Any], size: int) -> list[nn.Module]:
     """Read a linear layer from vectors of `size`, and its activation."""
-    path, activation = folder / WEIGHTS_NAME, str(settings.get("activation_function", "torch.nn.Tanh"))
+    activation = str(settings.get("activation_function", "torch.nn.Tanh"))
     kind = re.sub(r"^torch\.nn\..*?(\w+)$", r"\1", activation)
     if kind not in _ACTIVATIONS:
         raise ArtifactError(f"{folder}: its activation is {activation}; bertline has {', '.join(_ACTIVATIONS)}.")
-    refuse_lfs_pointer(path)
-    try:
-        weights = load_file(path)
-    except SafetensorError as error:
-        raise ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy it again.") from error
-    expected = {"linear.weight": [settings.get("out_features"), size]}
-    if settings.get("bias", True):
-        expected["linear.bias"] = expected["linear.weight"][:1]
-    shapes = {name: list(tensor.shape) for name, tensor in weights.items()}
-    if shapes != expected or settings["in_features"] != size:
-        raise ArtifactError(f"{path} has weights of the shapes {shapes}; by its config.json they are {expected}.")
-    require_finite(weights, path)
-    layer = nn.Linear(size, settings["out_features"], bias="linear.bias" in weights)
-    layer.load_state_dict({name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()})
+    if not (folder / WEIGHTS_NAME).is_file():
+        raise ArtifactError(f"{folder} has no {WEIGHTS_NAME}. {_SAVE_AGAIN}")
+    weights = read_weights(folder, with_output=False)
+    shapes, expected = {name: list(each.shape) for name, each in weights.items()}, [settings.get("out_features"), size]
+    with_bias = bool(settings.get("bias", True))
+    wanted = {"linear.weight": expected, **({"linear.bias": expected[:1]} if with_bias else {})}
+    if shapes != wanted or settings.get("in_features") != size:
+        raise ArtifactError(f"{folder} has weights of the shapes {shapes}; by its config.json they are {wanted}.")
+    layer = nn.Linear(size, settings["out_features"], bias=with_bias)
+    layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
     return [layer, _ACTIVATIONS[kind]()]
