@@ -259,8 +259,8 @@ class Overview:
 
     def task_table(self) -> tuple[list[str], list[list[str]]]:
         """Return head and rows of a table with each task's score next to the other arms and the strongest opponent."""
-        head = ["task", "test", "this encoder", "combined", "random weights", "best other encoder"]
-        head += ["strongest simple opponent", "winner", "read in pretraining?"]
+        head = ["task", "test", "winner", "this encoder", "combined", "random weights", "best other encoder"]
+        head += ["strongest simple opponent", "read in pretraining?"]
         rows = []
         for section in self.tasks:
             task = section.facts
@@ -274,7 +274,7 @@ class Overview:
             verdict, winners = _verdict(task.result["conclusion"])
             cells |= {winner: Markup("<b>{}</b>").format(cells[winner]) for winner in winners}
             note = _overlap_note(section.overlaps.values()) or "–"
-            rows.append([task.name, metric_name(task.metric), *cells.values(), verdict, note])
+            rows.append([task.name, metric_name(task.metric), verdict, *cells.values(), note])
         return head, rows
 
     def blanks(self) -> dict[str, list[dict[str, Any]]]:
