@@ -280,6 +280,19 @@ def test_attentions_are_those_of_transformers(encoders, family, is_pair, tmp_pat
     assert set(facts.missing) == ({"vectors", "embeddings"} if FAMILIES[family].wrapping else set())
 
 
+def test_special_tokens_in_a_text_are_text_but_for_the_mask_of_fill_mask(encoders, family) -> None:
+    model = bertline.load(str(encoders[family]), device="cpu")
+    tokenizer = model.tokenizer
+    text = f"a {' b '.join(tokenizer.special_tokens)} c{''.join(tokenizer.special_tokens)}"
+    [(ids, _)] = tokenizer.encode_with_places([text])
+    assert [ids] == tokenizer.encode_literally([text]) and set(ids) & tokenizer.special_ids <= {tokenizer.unk_id}
+    start, end, mask = (tokenizer.special_tokens[place] for place in (2, 3, 4))
+    tokens = model.inside(f"a {start} {end} [MASK] b {mask}").ids[1:-1]
+    assert tokens.count(tokenizer.mask_id) == 2 and not {tokenizer.cls_id, tokenizer.sep_id} & set(tokens)
+    masked = tokenizer.encode_literally([f"a [SEP]</s> {mask}"], with_mask=True)[0]
+    assert masked.count(tokenizer.mask_id) == 1 and tokenizer.sep_id not in masked
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(encoders, family, name, tmp_path) -> None:
     has_types = family in (*ROBERTA, "electra", "albert")
