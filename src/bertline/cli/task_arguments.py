@@ -170,6 +170,8 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
         columns = {key: _number(settings.get(key), place) for key, place in (("word_column", 0), ("tag_column", -1))}
         task["source"] |= {**columns, "separator": "whitespace", "types": None}
     elif given.format != "squad":
+        if settings.get("header", True):  # names that are numbers, which the command line gives as such
+            settings = {key: str(one) if key in _COLUMNS and type(one) is int else one for key, one in settings.items()}
         task["source"] |= _table_source(given, settings)
         if kind != "regression":
             task["labels"] = None
@@ -259,8 +261,6 @@ def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
 def _table_source(given: GivenFiles, settings: Mapping[str, Any]) -> dict[str, Any]:
     source: dict[str, Any] = {"kind": "table", "format": given.format, **_USUAL}
     source |= {key: value for key, value in settings.items() if key in source}
-    # A name that is a number, which the command line gives as one.
-    source |= {key: str(source[key]) for key in _COLUMNS if source["header"] and isinstance(source[key], int)}
     path = given.files["train"]
     columns = columns_of(path, source)
     named = {source[key] for key in _COLUMNS}

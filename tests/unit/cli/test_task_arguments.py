@@ -11,7 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.cli.finetune import student_of
-from bertline.cli.task_arguments import GivenFiles, format_of, given_files, placed, task_name_of, task_of_files
+from bertline.cli.task_arguments import (
+    GivenFiles,
+    format_of,
+    given_files,
+    placed,
+    task_name_of,
+    task_of_files,
+    what_is_read,
+)
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.tasks.build import build_task
 from no_packages import NO_PACKAGES
@@ -72,6 +80,19 @@ def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Pat
     task = task_of_files(given_text(tmp_path, content), "regression", {}, shipped_task)
     assert (task["kind"], task["low"], task["high"]) == ("regression", 0.0, 14.75)
     assert built(given_text(tmp_path, content), tmp_path, kind="regression")["train_rows"] > 30
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_columns_whose_names_are_numbers_are_found(tmp_path: Path, kind: str) -> None:
+    given = given_text(tmp_path, "0,1\n" + "".join(f"text {i},{i % 5}\n" for i in range(60)))
+    task = task_of_files(given, kind, {"text_column": 0, "label_column": 1}, shipped_task)
+    assert "not read" not in what_is_read(task, given)
+    assert built(given, tmp_path, kind=kind, text_column=0, label_column=1)["train_rows"] > 30
+
+
+def test_a_json_array_is_told_how_it_becomes_rows(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.json is a JSON array, .* jq -c '\.\[\]' a\.json > a\.jsonl"):
+        built(given_text(tmp_path, '[{"text": "a", "label": "b"}]', "a.json"), tmp_path)
 
 
 def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: Path) -> None:
