@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,9 @@ def tensors(**arrays: NDArray[Any]) -> dict[str, Tensor]:
 class Sequences:
     """N model input sequences, padded to the S tokens of the longest."""
 
-    input_ids: NDArray[np.int64]
+    input_ids: NDArray[np.int32]
     """Token ids [N, S], padded at the end."""
-    token_type_ids: NDArray[np.int64]
+    token_type_ids: NDArray[np.uint8]
     """Segment ids [N, S], 1 in the second segment."""
     lengths: NDArray[np.int64]
     """Number of tokens of each sequence [N], including [CLS] and [SEP]."""
@@ -63,22 +64,22 @@ class Sequences:
         """
         longest = int(self.lengths[indices].max())
         return tensors(
-            input_ids=self.input_ids[indices, :longest],
-            token_type_ids=self.token_type_ids[indices, :longest],
+            input_ids=self.input_ids[indices, :longest].astype(np.int64),
+            token_type_ids=self.token_type_ids[indices, :longest].astype(np.int64),
             attention_mask=(np.arange(longest) < self.lengths[indices, None]).astype(np.int64),
         )
 
 
-def padded(rows: Sequence[Any], value: int, *, least: int = 0) -> NDArray[np.int64]:
+def padded(rows: Sequence[Any], value: int, *, least: int = 0, dtype: type[Any] = np.int64) -> NDArray[Any]:
     """Return rows of numbers of different lengths as an array [N, S], S at least `least`, padded at the end."""
-    array = np.full((len(rows), max([least, *map(len, rows)])), value, dtype=np.int64)
+    array = np.full((len(rows), max([least, *map(len, rows)])), value, dtype=dtype)
     for number, row in enumerate(rows):
         array[number, : len(row)] = row
     return array
 
 
 def assemble(
-    sequences: Sequence[Sequence[int]], first_lengths: Sequence[int], *, pad_id: int, cut: Sequence[bool] | None = None
+    sequences: Sequence[Any], first_lengths: Sequence[int], *, pad_id: int, cut: Sequence[bool] | None = None
 ) -> Sequences:
     """Pad complete sequences, special tokens included, to one array.
 
@@ -86,12 +87,12 @@ def assemble(
         first_lengths: Number of first-segment tokens of each sequence, including its [CLS] and [SEP].
         cut: See `Sequences.cut`; None means that no sequence was truncated.
     """
-    input_ids = padded(sequences, pad_id)
+    input_ids = padded(sequences, pad_id, dtype=np.int32)
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     places = np.arange(input_ids.shape[1])
     in_second = (places >= np.array(first_lengths, dtype=np.int64)[:, None]) & (places < lengths[:, None])
     was_cut = np.array([False] * len(sequences) if cut is None else cut, dtype=np.bool_)
-    return Sequences(input_ids, in_second.astype(np.int64), lengths, was_cut)
+    return Sequences(input_ids, in_second.view(np.uint8), lengths, was_cut)
 
 
 def encode_texts(
@@ -104,14 +105,16 @@ def encode_texts(
     """
     layout = tokenizer.single if text_pairs is None else tokenizer.pair
     room = layout.room(max_length)
-    parts: list[Part] = []
-    for first, second in _token_ids(texts, text_pairs, tokenizer):
-        if second is None:
-            parts.append((first[:room], None, len(first) > room))
-        else:
-            most, rest = _kept_of_pair(len(first), len(second), room)
-            parts.append((first[:most], second[:rest], most + rest < len(first) + len(second)))
-    return assembled(parts, tokenizer)
+
+    def parts() -> Iterator[Part]:
+        for first, second in _token_ids(texts, text_pairs, tokenizer):
+            if second is None:
+                yield first[:room], None, len(first) > room
+            else:
+                most, rest = _kept_of_pair(len(first), len(second), room)
+                yield first[:most], second[:rest], most + rest < len(first) + len(second)
+
+    return assembled(parts(), tokenizer)
 
 
 Part = tuple[list[int], list[int] | None, bool]
@@ -121,19 +124,21 @@ Part = tuple[list[int], list[int] | None, bool]
 def _token_ids(
     texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer
 ) -> Iterator[tuple[list[int], list[int] | None]]:
-    first = tokenizer.encode_literally(list(texts))
-    second = [None] * len(first) if text_pairs is None else tokenizer.encode_literally(list(text_pairs))
-    return zip(first, second, strict=True)
+    first = tokenizer.encoded_literally(list(texts))
+    second = itertools.repeat(None) if text_pairs is None else tokenizer.encoded_literally(list(text_pairs))
+    return zip(first, second, strict=text_pairs is not None)
 
 
-def assembled(parts: Sequence[Part], tokenizer: Tokenizer) -> Sequences:
+def assembled(parts: Iterable[Part], tokenizer: Tokenizer) -> Sequences:
     """Assemble sequences in the tokenizer's layout of one text or of two."""
-    sequences, first_lengths = [], []
-    for first, second, _ in parts:
+    sequences, first_lengths, was_cut = [], [], []
+    for first, second, is_cut in parts:
         layout = tokenizer.single if second is None else tokenizer.pair
-        sequences.append(layout.sequence(first, second or ()))
+        # A list of all tokens takes many times the memory of an array.
+        sequences.append(np.array(layout.sequence(first, second or ()), dtype=np.int32))
         first_lengths.append(layout.first_length(len(first), len(second or ())))
-    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=[cut for *_, cut in parts])
+        was_cut.append(is_cut)
+    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=was_cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +182,27 @@ def encode_windows(
     Args:
         overlap: Number of tokens that neighbouring windows share; less than the size of a window.
     """
-    parts: list[Part] = []
     row_starts: list[int] = []
     if text_pairs is None:
         room = tokenizer.single.room(max_length, overlap=overlap)
     else:  # the longer text may get only half of the sequence
         room = tokenizer.pair.room(max_length, overlap=2 * overlap)
-    for first, second in _token_ids(texts, text_pairs, tokenizer):
-        row_starts.append(len(parts))
-        if second is None:
-            parts += [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
-        else:
-            # Windows of a pair may truncate its shorter segment.
-            loses = len(first) + len(second) > room and min(len(first), len(second)) > room // 2
-            parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
-    return Windows(assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
+
+    def parts() -> Iterator[Part]:
+        num_windows = 0
+        for first, second in _token_ids(texts, text_pairs, tokenizer):
+            row_starts.append(num_windows)
+            if second is None:
+                windows: list[Part] = [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
+            else:
+                # Windows of a pair may truncate its shorter segment.
+                loses = len(first) + len(second) > room and min(len(first), len(second)) > room // 2
+                windows = [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
+            num_windows += len(windows)
+            yield from windows
+
+    sequences = assembled(parts(), tokenizer)
+    return Windows(sequences, np.array(row_starts, dtype=np.int64))
 
 
 def window_starts(num_tokens: int, room: int, overlap: int) -> range:
@@ -240,15 +251,16 @@ class Epochs:
 
     def __init__(self, num_items: int, batch_size: int, batches: Callable[[int], Iterator[dict[str, Tensor]]]) -> None:
         self._num_batches = math.ceil(num_items / batch_size)
-        self._batches = batches
-        self._num_begun = 0
+        self.of_epoch = batches
+        self.num_taken = 0  # of all epochs; a resumed run sets it
 
     def __len__(self) -> int:
         return self._num_batches
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        self._num_begun += 1
-        yield from self._batches(self._num_begun - 1)
+        epoch, taken = divmod(self.num_taken, len(self))
+        self.num_taken = (epoch + 1) * len(self)
+        yield from itertools.islice(self.of_epoch(epoch), taken, None)
 
 
 def length_sorted_batches(

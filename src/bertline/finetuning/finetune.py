@@ -56,6 +56,9 @@ class FineTuningJob:
     runtime: RuntimeConfig
     unlabelled: TaskSplit | None = None
     """Rows that have the teacher's soft targets alone; their labels mean nothing."""
+    checkpoints: Path | None = None
+    """Folder to save a long run in, and a stopped one, which resumes from it. Whoever has the result deletes it. None:
+    a signal ends the run at once, and nothing is saved."""
     checks: tuple[float, ...] = ()
     """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
     title: str = "fine-tuning"
@@ -112,6 +115,7 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
         ConfigError: The encoder has fewer layers than the configuration names, there is nothing to train, or a loss
             option does not apply to the task.
         DivergedError: The loss or the gradient is no longer finite.
+        TrainingInterrupted: A signal stopped the run, which is saved in `checkpoints`.
     """
     kind, config = job.kind, job.config
     check_options(kind, config)
@@ -166,18 +170,19 @@ def _train(
     job: FineTuningJob, model: nn.Module, on_check: Callable[[DevCheck], None] | None
 ) -> tuple[list[DevCheck], DevOutcome]:
     # Imported here, because they load Lightning: the process that supervises a sweep trains nothing.
-    from bertline.finetuning.module import DevEvaluation, Divergence, EarlyStopping, FineTuningModule, Progress
+    from bertline.finetuning import module as parts
+    from bertline.training.interruption import TrainingInterrupted
     from bertline.training.trainer import build_trainer, fit
 
     kind, config = job.kind, job.config
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
     if job.train.soft_targets is not None:
-        parts = [(batches, job.train.soft_targets)]
+        distilled = [(batches, job.train.soft_targets)]
         if (others := job.unlabelled) is not None and others.soft_targets is not None:
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
-            parts.append((more, others.soft_targets))
-        batches = distilled_batches(parts, seed=job.seed)
+            distilled.append((more, others.soft_targets))
+        batches = distilled_batches(distilled, seed=job.seed)
     class_weights = None
     if config.class_weights == "balanced":
         # rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label absent from train.
@@ -187,16 +192,24 @@ def _train(
     options = LossOptions(
         config.label_smoothing, class_weights, config.focal_gamma, config.soft_weight, config.soft_temperature
     )
-    module = FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
-    evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
-    callbacks = [Divergence(job.machine.device), Progress(job.title, every_s=job.runtime.progress_every_s), evaluation]
+    module = parts.FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
+    evaluation = parts.DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
+    divergence = parts.Divergence(job.machine.device)
+    callbacks = [divergence, parts.Progress(job.title, every_s=job.runtime.progress_every_s), evaluation]
     patience, stopping = config.early_stopping_epochs, None
     if patience is not None:
-        stopping = EarlyStopping(evaluation, metric=kind.config.metric, patience=patience)
+        stopping = parts.EarlyStopping(evaluation, metric=kind.config.metric, patience=patience)
         callbacks.append(stopping)
-    root = Path(tempfile.gettempdir())
-    trainer = build_trainer(job.machine, job.runtime, callbacks=callbacks, max_epochs=config.num_epochs, root=root)
-    fit(trainer, module, batches)
+    if job.checkpoints is not None:
+        saving = parts.Saving(job, evaluation, stopping, divergence)
+        saving.resume(module, batches)
+        callbacks.append(saving)
+    epochs, root = config.num_epochs - batches.num_taken // len(batches), Path(tempfile.gettempdir())
+    trainer = build_trainer(job.machine, job.runtime, callbacks=callbacks, max_epochs=epochs, root=root)
+    try:
+        fit(trainer, module, batches)
+    except parts.StoppedError as stopped:
+        raise TrainingInterrupted(str(stopped)) from None
     outcome = evaluation.newest if stopping is None else stopping.best
     assert outcome is not None  # every epoch ends with an evaluation
     return evaluation.checks, outcome

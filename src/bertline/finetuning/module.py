@@ -1,10 +1,15 @@
-"""The LightningModule of fine-tuning and its callbacks: dev, early stopping, the check of the loss, and progress."""
+"""The LightningModule of fine-tuning and its callbacks: dev, early stopping, saving, check of the loss, progress."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import pytorch_lightning as pl
@@ -13,15 +18,19 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from bertline.finetuning.encoding import Epochs
 from bertline.finetuning.finetune import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
+from bertline.foundation.files import sha256_of_path
 from bertline.foundation.formats import duration
-from bertline.foundation.progress import say
+from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.base import LossOptions
+from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
 from bertline.training.groupwise import clip_gradients
+from bertline.training.interruption import StopRequest
 
 
 class StepSchedule(LRScheduler):
@@ -49,22 +58,32 @@ class FineTuningModule(pl.LightningModule):
         super().__init__()
         self.job, self.config, self.model, self.options = job, job.config, model, options
         self.num_steps = num_steps
+        self.first_step = 0
+        self.optimizer_state: dict[str, Any] | None = None
+        """Number of steps before a resumed run started, and the state of its optimizer then."""
         self.grad_norm = torch.zeros(())
         """Norm of the newest gradient, before clipping."""
+
+    @property
+    def finished_steps(self) -> int:
+        """Number of finished steps, those before a stop included."""
+        return self.first_step + self.global_step
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return AdamW with the betas and epsilon of the BERT reference code, and its schedule by step."""
         optimizer = fine_tuning_optimizer(self.model, self.config)
+        if self.optimizer_state is not None:
+            optimizer.load_state_dict(self.optimizer_state)
         warmup = round(self.config.warmup_fraction * self.num_steps)
         schedule_config = LinearScheduleConfig(kind="linear", num_warmup_steps=warmup)
         factor = schedule_config.learning_rate_factor(self.num_steps)
-        schedule = StepSchedule(optimizer, self.config.learning_rate, factor)
+        schedule = StepSchedule(optimizer, self.config.learning_rate, lambda step: factor(self.first_step + step))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return the loss of a batch."""
         # Seeded by (seed, step), so that other consumers of random numbers in this process do not affect dropout.
-        seed_device(self.device, seed_for(self.job.seed, "dropout", self.global_step))
+        seed_device(self.device, seed_for(self.job.seed, "dropout", self.finished_steps))
         loss = self.job.kind.loss(self.model, batch, self.options)
         if not loss.requires_grad:
             raise nothing_to_train()
@@ -98,12 +117,12 @@ class DevEvaluation(pl.Callback):
         self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Evaluate if a fraction of the schedule is completed."""
-        while self._due and self._due[0][0] <= trainer.global_step:
-            self._evaluate(trainer.global_step, module, self._due.pop(0)[1], at_epoch_end=False)
+        while self._due and self._due[0][0] <= module.finished_steps:
+            self._evaluate(module.finished_steps, module, self._due.pop(0)[1], at_epoch_end=False)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
         """Evaluate after each epoch."""
-        step = trainer.global_step
+        step = module.finished_steps
         share = step // self._steps_per_epoch / self._job.config.num_epochs
         self._evaluate(step, module, share, at_epoch_end=True)
 
@@ -111,9 +130,18 @@ class DevEvaluation(pl.Callback):
         if self._evaluated_step != step:  # two fractions may round to one step
             self.newest, self._evaluated_step = evaluate_on_dev(self._job, module.model), step
         assert self.newest is not None
-        self.checks.append(DevCheck(share, step // self._steps_per_epoch, at_epoch_end, self.newest.scores))
+        self._note(DevCheck(share, step // self._steps_per_epoch, at_epoch_end, self.newest.scores))
+
+    def _note(self, check: DevCheck) -> None:
+        self.checks.append(check)
         if self._on_check is not None:
-            self._on_check(self.checks[-1])
+            self._on_check(check)
+
+    def restore(self, step: int, checks: Iterable[DevCheck]) -> None:
+        """Restore the evaluations of a run up to a step, with the calls of `on_check`."""
+        self._due = [one for one in self._due if one[0] > step]
+        for check in checks:
+            self._note(check)
 
 
 def steps_of_fractions(fractions: Sequence[float], *, num_steps: int, steps_per_epoch: int) -> list[tuple[int, float]]:
@@ -154,9 +182,122 @@ class EarlyStopping(pl.Callback):
         """Put the weights of the best epoch back."""
         module.model.load_state_dict(self._best_weights)
 
+    def state(self) -> dict[str, Any] | None:
+        """Return what the rest of a run depends on as plain data; None before the first epoch ends."""
+        if self.best is None:
+            return None
+        statistics = torch.from_numpy(self.best.statistics)
+        best = [_floats(self.best.scores), _floats(self.best.calibration), statistics]
+        return {"best": best, "weights": self._best_weights, "without_better": self._epochs_without_better}
+
+    def restore(self, state: dict[str, Any] | None) -> None:
+        """Continue from `state`."""
+        if state is not None:
+            scores, calibration, statistics = state["best"]
+            self.best = DevOutcome(scores, calibration, statistics.numpy())
+            self._best_weights, self._epochs_without_better = state["weights"], state["without_better"]
+
     def _score(self, outcome: DevOutcome) -> float:
         score = outcome.scores[self._metric]
         return -math.inf if math.isnan(score) else score
+
+
+# Saving takes a twentieth of the time at most, on a slow disk too.
+_SAVE_EVERY_S, _SHARE_OF_SAVING = 60.0, 0.05
+
+
+class StoppedError(Exception):
+    """A signal stopped the run, which is saved. Lightning would end the process for an interrupt."""
+
+
+class Saving(pl.Callback):
+    """Saves a run that often, and when a signal stops it: after a step, and the evaluation that follows it.
+
+    It runs after the callbacks that it saves.
+    """
+
+    def __init__(
+        self, job: FineTuningJob, evaluation: DevEvaluation, stopping: EarlyStopping | None, divergence: Divergence
+    ) -> None:
+        assert job.checkpoints is not None
+        self._job, self._evaluation, self._stopping, self._divergence = job, evaluation, stopping, divergence
+        self._folder, self._due_at = CheckpointFolder(job.checkpoints, keep=1), time.monotonic() + _SAVE_EVERY_S
+        self._request, self._listening = StopRequest(), ExitStack()
+
+    @functools.cached_property
+    def _identity(self) -> str:
+        return identity_of(self._job)
+
+    def resume(self, module: FineTuningModule, batches: Epochs) -> None:
+        """Continue from the checkpoint of this run, where there is one."""
+        newest = next(filter(None, map(self._folder.load, reversed(self._folder.steps))), None)
+        if newest is None:
+            return
+        if newest.state["identity"] != self._identity:
+            warn(f"{self._folder.folder} is of another configuration or other rows; training starts at the first step")
+            return
+        module.model.load_state_dict(newest.state["model"])
+        module.first_step, module.optimizer_state = newest.step, newest.state["optimizer"]
+        batches.num_taken = newest.step
+        if self._stopping is not None:
+            self._stopping.restore(newest.state["stopping"])
+        say(f"{self._job.title} resumes after step {newest.step:,} of {module.num_steps:,}")
+        self._evaluation.restore(newest.step, itertools.starmap(DevCheck, newest.state["checks"]))
+
+    def on_train_start(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
+        self._listening.enter_context(self._request.listening())  # Lightning has just installed its own handlers
+
+    def on_train_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
+        self._listening.close()
+        if self._request.made:
+            raise StoppedError(f"{self._job.title} was stopped as it ended; it resumes from its last checkpoint")
+
+    def on_exception(self, trainer: pl.Trainer, module: FineTuningModule, exception: BaseException) -> None:
+        self._listening.close()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: FineTuningModule, *batch: Any) -> None:
+        # The last step of an epoch is followed by an evaluation first.
+        if module.finished_steps % trainer.num_training_batches:
+            self._save_if_due(trainer, module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
+        if module.finished_steps < module.num_steps and not trainer.should_stop:
+            self._save_if_due(trainer, module)
+
+    def _save_if_due(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
+        begun, step = time.monotonic(), module.finished_steps
+        if begun < self._due_at and not self._request.made:
+            return
+        self._divergence.read(module)
+        checks = [[one.share, one.epoch, one.at_epoch_end, _floats(one.scores)] for one in self._evaluation.checks]
+        state = {
+            "identity": self._identity,
+            "model": module.model.state_dict(),
+            "optimizer": trainer.optimizers[0].state_dict(),
+            "checks": checks,
+            "stopping": None if self._stopping is None else self._stopping.state(),
+        }
+        self._folder.save(step, state)
+        now = time.monotonic()
+        self._due_at = now + max(_SAVE_EVERY_S, (now - begun) / _SHARE_OF_SAVING)
+        if self._request.made:
+            raise StoppedError(f"{self._job.title} was stopped and saved after step {step:,} of {module.num_steps:,}")
+
+
+def identity_of(job: FineTuningJob) -> str:
+    """Return the digest of what the weights of a run depend on, but for the machine."""
+    digest = hashlib.sha256(sha256_of_path(job.encoder_folder).encode())
+    settings = [job.kind.config, job.kind.labels, job.config, job.encoder, job.seed, job.checks]
+    splits = [split.rows for split in (job.train, job.dev, job.unlabelled) if split is not None]
+    for column in (settings, *(getattr(rows, each.name) for rows in splits for each in dataclasses.fields(rows))):
+        for value in [None] if column is None else column:
+            digest.update(repr(value).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _floats(values: Mapping[str, float]) -> dict[str, float]:
+    """Return numbers as a checkpoint can hold them: NumPy's are not plain data."""
+    return {name: float(value) for name, value in values.items()}
 
 
 class Divergence(pl.Callback):
@@ -182,15 +323,16 @@ class Divergence(pl.Callback):
             DivergedError: One of them is not finite.
         """
         values = torch.stack([outputs["loss"].float(), module.grad_norm.detach().float()])
-        self._unread.append((trainer.global_step, self._lr, values))
+        self._unread.append((module.finished_steps, self._lr, values))
         if len(self._unread) >= self._every:
-            self._read(module)
+            self.read(module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
         """Check what was noted, as after a step."""
-        self._read(module)
+        self.read(module)
 
-    def _read(self, module: FineTuningModule) -> None:
+    def read(self, module: FineTuningModule) -> None:
+        """Check what was noted; DivergedError as after a step."""
         unread, self._unread = self._unread, []
         values = torch.stack([pair for _, _, pair in unread]).tolist() if unread else []
         for (step, lr, _), (loss, norm) in zip(unread, values, strict=True):
@@ -226,7 +368,7 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the step, and log a line if one is due."""
-        now, step, num_steps = time.monotonic(), trainer.global_step, module.num_steps
+        now, step, num_steps = time.monotonic(), module.finished_steps, module.num_steps
         loss = outputs["loss"]
         self._loss = loss if self._loss is None else self._loss + loss
         self._tokens += [mask.sum() for name, mask in batch.items() if name.endswith("attention_mask")]
@@ -235,7 +377,7 @@ class Progress(pl.Callback):
         if now - self._last_line < self._every_s or step == num_steps:
             return
         self._last_line = now
-        left_s = (now - self._started) / step * (num_steps - step)
+        left_s = (now - self._started) / (step - module.first_step) * (num_steps - step)
         tokens = sum(int(count) for count in self._tokens)
         speed = f", {tokens / self._busy_s:,.0f} tokens/s" if tokens else ""
         say(

@@ -37,9 +37,10 @@ NUM_SEGMENT_TYPES = 2
 """BERT's own token types: 0 in the first text, 1 in the second."""
 
 
-def with_marks(sequences: Sequences, marks: NDArray[np.int64]) -> Sequences:
+def with_marks(sequences: Sequences, marks: NDArray[np.integer]) -> Sequences:
     """Add marks [N, S] to the token types of sequences whose types are 0 and 1."""
-    return replace(sequences, token_type_ids=sequences.token_type_ids + NUM_SEGMENT_TYPES * marks)
+    types = sequences.token_type_ids + NUM_SEGMENT_TYPES * marks
+    return replace(sequences, token_type_ids=types.astype(np.uint8))
 
 
 def add_marked_types(encoder: Encoder, num_marks: int) -> None:
@@ -124,7 +125,7 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
     return with_marks(sequences, marks)
 
 
-def _marks_of(ids: list[int], types: NDArray[np.int64], tokenizer: Tokenizer, specials: set[int]) -> list[int]:
+def _marks_of(ids: list[int], types: NDArray[np.integer], tokenizer: Tokenizer, specials: set[int]) -> list[int]:
     """Return the marks of the tokens of one pair."""
     tokens = tokenizer.tokens(ids)
     segments = types.tolist()

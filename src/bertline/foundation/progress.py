@@ -89,8 +89,11 @@ def can_draw() -> bool:
     return is_shown and redraws and importlib.util.find_spec("rich") is not None
 
 
-def progress(items: Iterable[T], *, description: str, total: int | None = None) -> Iterator[T]:
-    """Yield items while showing their count, the elapsed time and, if the total is known, the remaining time."""
+def progress(items: Iterable[T], *, description: str, total: int | None = None, is_brief: bool = False) -> Iterator[T]:
+    """Yield items while showing their count, the elapsed time and, if the total is known, the remaining time.
+
+    `is_brief`: only lines, and none of what ends within `_LINE_EVERY_S`; several processes may show theirs at once.
+    """
     if total is None and isinstance(items, Sized):
         total = len(items)
     started = last = time.monotonic()
@@ -104,7 +107,7 @@ def progress(items: Iterable[T], *, description: str, total: int | None = None) 
             what=description, done=count, total=total, count=counted, left=left, notes=(duration(took_s),)
         )
 
-    drawn = LiveLine(line) if can_draw() else None
+    drawn = LiveLine(line) if can_draw() and not is_brief else None
     if drawn is not None:
         drawn.start()
     try:
@@ -114,7 +117,7 @@ def progress(items: Iterable[T], *, description: str, total: int | None = None) 
             if drawn is None and time.monotonic() - last >= _LINE_EVERY_S:
                 last, now = time.monotonic(), line()
                 say(f"{description}: {', '.join(filter(None, (now.count, *now.notes, now.left)))}")
-        if drawn is None:
+        if drawn is None and not (is_brief and time.monotonic() - started < _LINE_EVERY_S):
             say(f"{description}: {count:,} in {time.monotonic() - started:.1f} s")
     finally:
         if drawn is not None:

@@ -68,7 +68,7 @@ def distilled_batches(parts: Sequence[tuple[Epochs, NDArray[np.float32]]], *, se
     turns = np.repeat(np.arange(len(parts)), [len(batches) for batches, _ in parts])
 
     def batches(epoch: int) -> Iterator[Batch]:
-        batches_of_parts = [iter(batches) for batches, _ in parts]
+        batches_of_parts = [batches.of_epoch(epoch) for batches, _ in parts]
         for part in generator(seed, "parts", epoch).permutation(turns):
             batch, soft = next(batches_of_parts[part]), parts[part][1]
             batch |= tensors(**{SOFT_TARGETS: soft[batch[INDICES].numpy()]})

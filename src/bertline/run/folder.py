@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from bertline.config import PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, PeerLostError
-from bertline.foundation.files import lock_file, plain_error, read_json, sha256_of_path, write_json
+from bertline.foundation.files import drop_leftovers, lock_file, plain_error, read_json, sha256_of_path, write_json
 from bertline.foundation.progress import say, warn
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.system_load import load_sampled, node_name
@@ -93,6 +93,8 @@ def held(folder: Path) -> Iterator[None]:
                 say(f"{handle.read().strip() or 'another process'} works in {folder}; waiting for it (Ctrl-C leaves)")
                 told = True
             time.sleep(_LOOK_S)
+        for name in (CONFIG_NAME, _STATUS):
+            drop_leftovers(folder / name)  # of a kill
         handle.truncate(0)
         job = f" of job {os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
         handle.write(f"process {os.getpid()} on {socket.gethostname()}{job}, since {time.strftime('%Y-%m-%d %H:%M')}\n")

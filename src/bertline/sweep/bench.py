@@ -50,6 +50,11 @@ class SweepJob:
     studies_url: str
     """URL of the database with the studies of all tasks (see `TrackingConfig.studies_url`)."""
 
+    @property
+    def checkpoints(self) -> Path:
+        """Folder with a folder of checkpoints for each run that trains or was stopped."""
+        return self.run_folder / "checkpoints"
+
     @classmethod
     def of(cls, work: Work) -> SweepJob:
         """Return the job of a run folder, whose inputs are `tasks` (this task's rows) and, if the task starts from the

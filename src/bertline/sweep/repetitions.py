@@ -231,11 +231,13 @@ def _train(bench: Bench, repetition: Repetition) -> str:
     size = f", {repetition.num_train_rows} rows" if repetition.kind == "label_efficiency" else ""
     place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
     name = f"{repetition.arm}{size}{place}, seed {repetition.seed}"
+    saved = job.checkpoints / repetition.folder(job).name
     try:
-        result = fine_tune(replace(run, title=f"{job.task_name}, {name}"))
+        result = fine_tune(replace(run, checkpoints=saved, title=f"{job.task_name}, {name}"))
     except DivergedError as error:
         with folder_written_atomically(repetition.folder(job)) as folder:
             write_json(folder / OUTCOME, {"diverged": True, "reason": str(error), "time_s": time.monotonic() - started})
+        shutil.rmtree(saved, ignore_errors=True)
         return f"{name}: {error}"
     if (repetition.folder(job) / OUTCOME).exists():
         return f"{name}: came too late, and was done elsewhere"  # this machine was silent; test may have been read
@@ -259,6 +261,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
             shown = f"{outcome['test'][job.task.metric]:.3f} on test"
         outcome["time_s"] = time.monotonic() - started
         write_json(folder / OUTCOME, outcome)
+    shutil.rmtree(saved, ignore_errors=True)
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
 
 

@@ -5,6 +5,7 @@ Below the order of the work stand the notes for readers of its result: known in 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -101,6 +102,7 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         outcomes = Outcomes(trials, candidates, chosen, others, baselines)
         result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes))
         leader.seeds.set_user_attr(FINISHED, True)
+        shutil.rmtree(job.checkpoints, ignore_errors=True)  # of trials that diverged
     say(_summary(result))
     return headline(result)
 

@@ -11,6 +11,7 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 import traceback
@@ -61,11 +62,13 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
     run = bench.run(
         arm, params, num_train_rows=job.task.num_train_rows, seed=seed, checks=studies.checks_of(job.sweep.pruner)
     )
+    saved = job.checkpoints / file.stem
     curve: list[list[float]] = []
     try:
         on_check = report_and_prune(trial, job.sweep, metric, curve)
-        score = fine_tune(replace(run, title=label), on_check=on_check).dev_scores[metric]
+        score = fine_tune(replace(run, checkpoints=saved, title=label), on_check=on_check).dev_scores[metric]
     except optuna.TrialPruned:
+        shutil.rmtree(saved, ignore_errors=True)
         trial.set_user_attr(CURVE, curve)
         say(f"{label}: pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})")
         raise
@@ -86,6 +89,7 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
         warn(f"{label}: its score on dev is not a number ({point})")
         return score
     write_json(file, {"score": score, "curve": curve})
+    shutil.rmtree(saved, ignore_errors=True)
     trial.set_user_attr(CURVE, curve)
     say(f"{label}: {score:.3f} on dev in {time.monotonic() - started:.0f} s ({point})")
     return score
@@ -133,6 +137,8 @@ def best_points(job: SweepJob, arms: dict[Arm, optuna.Study]) -> dict[Arm, list[
 
 
 _LOOK_AGAIN_S = 1.0
+_SAVED_WITHIN_S = 300.0
+"""How long a stopped sweep waits for helpers that save what they train, after a step or an evaluation on dev."""
 _VISIBLE_WITHIN_S = 120.0
 """How long another machine's file may take to be seen here: NFS caches folders for a minute."""
 _IDENTITY = "study"
@@ -334,7 +340,11 @@ def _helpers(plan: PlannedSweep, identity: str) -> Iterator[list[_Helper]]:
         yield helpers
     except BaseException:
         for helper in helpers:
-            helper.process.kill()  # the next leader does their trials again
+            helper.process.terminate()  # one that trains saves that first; the next leader does their trials again
+        until = time.monotonic() + _SAVED_WITHIN_S
+        for helper in helpers:
+            helper.process.join(max(0.0, until - time.monotonic()))
+            helper.process.kill()
         raise
     for helper in helpers:
         helper.connection.close()

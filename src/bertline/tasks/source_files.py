@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from numpy.typing import NDArray
 
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import say, warn
+from bertline.foundation.progress import progress, say, warn
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.config import BaseTaskConfig
@@ -156,7 +156,7 @@ def stratified_cut(
         Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-label Data", 2011, section 3.3.
     """
     keys_of: dict[str, dict[str, Row]] = {}
-    for item in items:
+    for item in progress(items, description="splitting rows", is_brief=True):
         for label in tuple(labels(item)) or ("",):
             keys_of.setdefault(label, {}).setdefault(key(item), item)
     wanted = {split: fraction for split, fraction in fractions.items() if fraction > 0}
@@ -169,7 +169,8 @@ def stratified_cut(
             continue
         free, left = [each for each in keys if each not in side], len(keys)
         for place, (split, fraction) in enumerate(wanted.items()):
-            draws = sorted((unit_interval(seed, split, each), each) for each in free)
+            drawing = progress(free, description=f"drawing rows of {split}", is_brief=True)
+            draws = sorted((unit_interval(seed, split, each), each) for each in drawing)
             has = sum(side.get(each) == split for each in keys)
             drawn = has + sum(draw < fraction for draw, _ in draws)
             fewest, most = (max(round(bound * fraction * left), 1) for bound in (1 - tolerance, 1 + tolerance))

@@ -277,9 +277,14 @@ def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
     path = folder / f"{split}.parquet"
     if not path.exists():
         raise ArtifactError(f"{path} is missing. Run the stage task_data again (dvc repro).")
-    table = pq.read_table(path)
+    with pq.ParquetFile(path) as file:  # `read_table` holds on to several times the memory
+        table = file.read(use_threads=False)
     rows = rows_class.from_table(table)
-    return dataclasses.replace(rows, clusters=table[_CLUSTERS].to_pylist()) if _CLUSTERS in table.schema.names else rows
+    if _CLUSTERS in table.schema.names:
+        rows = dataclasses.replace(rows, clusters=table[_CLUSTERS].to_pylist())
+    del table
+    pa.default_memory_pool().release_unused()
+    return rows
 
 
 def read_task_manifest(folder: Path) -> dict[str, Any]:

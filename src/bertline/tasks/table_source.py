@@ -20,6 +20,7 @@ from bertline.corpus.files import open_dataset
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
+from bertline.foundation.progress import progress
 from bertline.foundation.text_files import opened_text
 from bertline.tasks.bad_rows import BadRow, BadRows, json_object, label_in, text_in
 from bertline.tasks.config import BaseTaskConfig
@@ -129,7 +130,7 @@ def _parsed(
     """
     rows: list[Parsed] = []
     last = None
-    for record in records:
+    for record in progress(records, description=f"reading {Path(source).name}, rows", is_brief=True):
         try:
             rows.append(parse(record))
         except BadRow as bad:

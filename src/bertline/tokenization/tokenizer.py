@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import string
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ from tokenizers.processors import TemplateProcessing
 
 from bertline.corpus.document import distinct_stretches
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
-from bertline.foundation.progress import say
+from bertline.foundation.progress import progress, say
 from bertline.tokenization.vocabulary import (
     CLS,
     CONTINUATION,
@@ -203,7 +203,14 @@ class Tokenizer:
 
         A page about BERT must not put a real [SEP] token into the middle of a segment.
         """
-        return [ids for ids, _ in self._encodings(texts, with_mask=with_mask)]
+        return list(self.encoded_literally(texts, with_mask=with_mask))
+
+    def encoded_literally(self, texts: Sequence[str], *, with_mask: bool = False) -> Iterator[list[int]]:
+        """Yield what `encode_literally` returns, of one block of texts after another: the tokenizer's own objects take
+        many times the memory of the ids."""
+        blocks = [texts[start : start + _BLOCK_OF_TEXTS] for start in range(0, len(texts), _BLOCK_OF_TEXTS)]
+        for block in progress(blocks, description=f"encoding {len(texts):,} texts, blocks", is_brief=True):
+            yield from [ids for ids, _ in self._encodings(block, with_mask=with_mask)]
 
     def _encodings(
         self, texts: Sequence[str], *, with_mask: bool = False, with_places: bool = False
@@ -350,6 +357,7 @@ def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:
 
 
 _say_once = cache(say)
+_BLOCK_OF_TEXTS = 10_000
 _MAX_REMEMBERED = 1 << 18  # stretches of one process, about 60 MB; when there are more, all are forgotten
 _MAX_REMEMBERED_CHARACTERS = 100  # longer stretches (text without spaces) rarely come again
 # Byte-level BPE (GPT-2's pattern) cuts between a letter or digit and a mark, unless it is an apostrophe, in ASCII.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import finished_tasks
 import tiny
-from bertline.finetuning.encoding import INDICES
+from bertline.finetuning.encoding import INDICES, Epochs
 from bertline.finetuning.finetune import TaskSplit, fine_tune
 from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions, distilled_batches
 from bertline.kinds.classification import Classification
@@ -115,7 +115,8 @@ def test_vectors_of_another_size_teach_which_documents_are_near(finished):
 
 def test_an_epoch_has_every_batch_of_both_parts_with_its_own_targets():
     def part(first, number):
-        return [{INDICES: torch.arange(start, start + 2) - first} for start in range(first, first + 2 * number, 2)]
+        starts = range(first, first + 2 * number, 2)
+        return Epochs(number, 1, lambda _: ({INDICES: torch.arange(start, start + 2) - first} for start in starts))
 
     soft = np.arange(16, dtype=np.float32)
     batches = distilled_batches([(part(0, 5), soft[:10]), (part(10, 3), soft[10:])], seed=3)
