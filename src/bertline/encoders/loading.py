@@ -63,8 +63,6 @@ def load_model(
     """Load a fine-tuned model, or an encoder with a new head. The encoder is the attribute `bert`.
 
     Args:
-        folder: Folder of any family.
-        head: The model's head.
         num_outputs: Number of labels, for a head that has them; None takes those of the folder.
         pooling: How `vectors` are made of hidden states; see `BertTextEncoder`.
         is_new: Whether to draw the head even if the folder has one.
@@ -84,7 +82,8 @@ def load_model(
         both = head == "mlm" and architecture_of(folder) == "BertForPreTraining"
         kind = "pretraining" if both else head
         return load_wrapped(folder, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
-    make, drawn = _CLASSES.get(head, (_own_language_model(folder), ()))
+    is_alone = architecture_of(folder) == "BertForMaskedLM" or family_of(folder)[0].model_type != "bert"
+    make, drawn = _CLASSES.get(head, (BertForMaskedLM if is_alone else BertForPreTraining, ()))
     options: dict[str, Any] = {"attention": attention}
     if head == "vectors":
         make, options["pooling"] = _text_encoder, pooling
@@ -97,11 +96,6 @@ def load_model(
 
 def _text_encoder(config: ModelConfig, *, pooling: Pooling, **sizes: Any) -> BertTextEncoder:
     return BertTextEncoder(BertModel(config, **sizes, with_pooler=FAMILIES[config.family].has_pooler), pooling=pooling)
-
-
-def _own_language_model(folder: Path) -> type[MaskedLanguageModel]:
-    is_alone = architecture_of(folder) == "BertForMaskedLM" or family_of(folder)[0].model_type != "bert"
-    return BertForMaskedLM if is_alone else BertForPreTraining
 
 
 def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel | WrappedEncoder:

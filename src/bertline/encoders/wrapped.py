@@ -59,14 +59,7 @@ Dropouts = tuple[float, float]
 
 
 class WrappedEncoder(nn.Module):
-    """An encoder of transformers with the interface of `BertModel`.
-
-    Args:
-        hf: Model without a head, as `AutoModel` makes it.
-        config: What bertline's other code reads of its architecture.
-        vocab_size: Number of word embeddings.
-        pad_token_id: Id of the padding token.
-    """
+    """An encoder of transformers, as `AutoModel` makes it, with the interface of `BertModel`."""
 
     def __init__(self, hf: Any, config: ModelConfig, *, vocab_size: int, pad_token_id: int) -> None:
         super().__init__()

@@ -224,13 +224,10 @@ def predict_file(
         inputs = predictor.file_inputs(columns)
         reads = _columns_read(first[0], inputs, columns)
         say(f"{source.name}: {'a text for each line' if format_read(source, layout) == 'txt' else reads}")
-        rows_output = RowsOutput.after(
-            first[0],
-            target,
-            added=predictor.output_schema(),
-            schema=_schema(source, layout) if format_of(target) == "parquet" else None,
-            escapes_formulas=how.escape_formulas,
-        )
+        added = predictor.output_schema()
+        schema = pa.schema([*_schema(source, layout), *added]) if format_of(target) == "parquet" else None
+        names = (*named_values(first[0]), *added.names) if schema is None else tuple(schema.names)
+        rows_output = RowsOutput(target, names, schema, how.escape_formulas)
         own, num_predicted = _PerThread(predictor), list[int]()
 
         def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:

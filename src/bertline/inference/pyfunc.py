@@ -78,9 +78,6 @@ class GivenDocuments(TaskPredictor):
     top_k = 10
     """Number of documents to return per query."""
 
-    def __init__(self, task: TaskPredictor) -> None:
-        super().__init__(task.kind, task.calibration, task.model, task.tokenizer)
-
     def with_top_k(self, top_k: Any) -> Self:
         """Return a copy with another number of documents."""
         if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
@@ -113,8 +110,8 @@ class ServedModel:
     def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
         self._settings = settings
         self.predictor: RowPredictor = model.task or TextVectors(model)
-        if model.task is not None and isinstance(model.task.kind, Retrieval):
-            self.predictor = GivenDocuments(model.task)
+        if (task := model.task) is not None and isinstance(task.kind, Retrieval):
+            self.predictor = GivenDocuments(task.kind, task.calibration, task.model, task.tokenizer)
         # MLflow's server calls from several threads, and encoding temporarily changes a setting of the tokenizer.
         self._one_request = threading.Lock()
 

@@ -229,17 +229,6 @@ class RowsOutput:
     escapes_formulas: bool
     """Whether a `'` stands before texts of .csv and .tsv that a spreadsheet would compute."""
 
-    @classmethod
-    def after(
-        cls, first: Record, target: Path, *, added: pa.Schema, schema: pa.Schema | None, escapes_formulas: bool
-    ) -> RowsOutput:
-        """Return the form of an output whose first row of the input is this one; `added` has the columns that are added
-        to those of the input, whose `schema` only a Parquet file has."""
-        if schema is not None:
-            schema = pa.schema([*schema, *added])
-        columns = (*named_values(first), *added.names) if schema is None else tuple(schema.names)
-        return cls(target, columns, schema, escapes_formulas)
-
     def write_block(self, rows: list[Row], block: list[Record], path: Path) -> None:
         """Write the rows of a block of the input, values by column, to a file.
 

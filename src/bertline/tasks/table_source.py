@@ -370,7 +370,8 @@ class SeveralLabels:
             values = value.split(self.separator)
         labels = [label for each in values if (label := self.word(each))]
         numbers = [each for each in values if isinstance(each, int | float | np.number | np.bool_) and each == each]
-        are_ids = is_list and len(numbers) == len(set(numbers)) and all(map(_is_whole, numbers))
+        are_whole = all(not isinstance(each, bool | np.bool_) and float(each).is_integer() for each in numbers)
+        are_ids = is_list and are_whole and len(numbers) == len(set(numbers))
         is_printed = isinstance(value, str) and self.pattern is None and _PRINTED_LIST.fullmatch(value)
         if is_printed or (self.names is None and numbers and not are_ids):
             raise BadRow(
@@ -430,10 +431,6 @@ class ANumber:
             scale = f"from {self.low:g} to {self.high:g} (the task's low and high)"
             raise BadRow("number_outside_the_scale", f"{cell} is not on the scale {scale}")
         return number
-
-
-def _is_whole(value: Any) -> bool:
-    return not isinstance(value, bool | np.bool_) and float(value).is_integer()
 
 
 def _matched(label: str, pattern: re.Pattern[str] | None) -> str:
