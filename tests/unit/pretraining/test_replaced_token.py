@@ -121,16 +121,6 @@ def test_a_stopped_training_picks_on_as_if_it_had_not_stopped(make, monkeypatch)
         assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_the_detector_learns_to_tell_replaced_tokens(pretraining, tmp_path):
-    pretraining.write_inputs(tmp_path, num_segments=1, num_train=2000, num_validation=100)
-    phases = [{"steps": 250, "max_length": 16, "global_batch_size": 32}]
-    settings = {**changes(**STILL, hidden_size=32), "pretrain__phases": phases, "optimizer__lr": 1e-2}
-    figures = run_pretraining(pretraining.pretrain_job(tmp_path, tmp_path / "run", **settings))
-    share = figures["val/unreplaced_share"]
-    assert figures["val/detection_loss"] < -sum(part * math.log(part) for part in (share, 1 - share)) - 0.015
-    assert figures["val/detection_accuracy"] > share
-
-
 def test_two_ranks_train_generator_and_detector_as_one_does(make, sentences, tmp_path):
     alone = make("alone", model=STILL, pretrain__max_steps=20)
     run_pretraining(alone)
