@@ -5,7 +5,8 @@
 Flavours: `bert` (the default preset), `roberta` (masked tokens alone), `albert` (shared layers, sentence order),
 `electra` (replaced tokens), `distilled` (from a teacher of twice the layers, trained for twice the minutes). ALBERT and
 ELECTRA are models of transformers, for which there is neither Muon nor an initial embedding; `--flavours` has
-`bert_adamw` besides, the default preset with their optimizer.
+`bert_adamw` besides, the default preset with their optimizer. A flavour with other choices is one more arm:
+`--flavours electra electra+optimizer.lr=1e-3+objective.detection_weight=5`. Choose among them on dev (`--split dev`).
 
 The minutes of a training are processor time of one thread, from the start of its process to its end: imports and
 compilation from an empty cache included. Two trainings run at a time; leave the machine alone meanwhile, because a
@@ -91,8 +92,9 @@ def composed(*choices: str) -> PipelineConfig:
 def choices_of(flavour: str, folder: Path, seed: int) -> tuple[str, ...]:
     """Return the choices of a flavour; those of `distilled` name the teacher."""
     teacher = folder / TEACHER / "0/run/result"
-    is_taught = flavour == "distilled"
-    return (*FLAVOURS[flavour], *([f"objective.teacher={teacher}"] if is_taught else []), f"pretrain.seed={seed}")
+    name, *more = flavour.split("+")
+    taught = [f"objective.teacher={teacher}"] if name == "distilled" else []
+    return (*FLAVOURS[name], *more, *taught, f"pretrain.seed={seed}")
 
 
 def make_data(folder: Path) -> None:
@@ -123,7 +125,7 @@ def make_data(folder: Path) -> None:
 
 def examples_of(folder: Path, flavour: str) -> Path:
     """Return the examples that a flavour learns from."""
-    kinds = [each.partition("=")[2] for each in FLAVOURS[flavour] if each.startswith("examples=")]
+    kinds = [each.partition("=")[2] for each in FLAVOURS[flavour.split("+")[0]] if each.startswith("examples=")]
     return folder / f"examples-{kinds[0] if kinds else 'sentence_pairs'}"
 
 
@@ -158,8 +160,8 @@ def train(folder: Path, flavour: str, seed: int, steps: int, run: Path) -> None:
     run_pretraining(job, callbacks=[Clock(run)] if run.name == "speed" else ())
 
 
-def score(folder: Path, flavour: str, seed: int) -> None:
-    """Measure the held-out loss of a trained encoder, and fine-tune it on each task; write `scores.json`."""
+def score(folder: Path, flavour: str, seed: int, split: str) -> None:
+    """Measure the held-out loss of a trained encoder, and fine-tune it on each task; write `scores_SPLIT.json`."""
     from bertline.encoders.loading import load_model
     from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
     from bertline.modeling.huggingface import has_mlm_head
@@ -190,9 +192,9 @@ def score(folder: Path, flavour: str, seed: int) -> None:
         recipe: dict[str, Any] = {**task.fine_tuning, **middle}
         whole = {key: int(value) if key in ("batch_size", "num_epochs") else value for key, value in recipe.items()}
         splits: dict[str, TaskSplit] = {}
-        for split, count in (("train", task.num_train_rows), ("dev", None), ("test", None)):
-            rows = kind.read(rows_folder, split).first(count)
-            splits[split] = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
+        for name_of_split, count in (("train", task.num_train_rows), ("dev", None), ("test", None)):
+            rows = kind.read(rows_folder, name_of_split).first(count)
+            splits[name_of_split] = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
         result = fine_tune(
             FineTuningJob(
                 kind=kind, config=with_params(config.sweep.fine_tuning, whole),
@@ -200,12 +202,12 @@ def score(folder: Path, flavour: str, seed: int) -> None:
                 machine=machine, runtime=config.runtime,
             )
         )  # fmt: skip
-        test = splits["test"]
-        predictions = kind.predict(result.model, test.encoded, machine)
-        statistics = kind.statistics(test.rows, predictions, result.calibration)
-        np.savez(place / f"{name}.npz", statistics=statistics, sources=np.array(test.rows.sources()))
+        scored = splits[split]
+        predictions = kind.predict(result.model, scored.encoded, machine)
+        statistics = kind.statistics(scored.rows, predictions, result.calibration)
+        np.savez(place / f"{name}_{split}.npz", statistics=statistics, sources=np.array(scored.rows.sources()))
         found[name] = kind.scores(statistics)[task.metric]
-    write_json(place / "scores.json", found)
+    write_json(place / f"scores_{split}.json", found)
 
 
 class Benchmark:
@@ -214,6 +216,7 @@ class Benchmark:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.folder, self.minutes = arguments.work.resolve(), arguments.minutes
         self.seeds, self.workers, self.shown = range(arguments.seeds), arguments.workers, tuple(arguments.flavours)
+        self.split = arguments.split
 
     def run(self) -> dict[str, Any]:
         """Make what is missing and return the figures."""
@@ -239,7 +242,7 @@ class Benchmark:
         return int((60 * minutes - speed["start_s"]) / speed["step_s"])
 
     def _all(self, parts: Sequence[tuple[str, str, int, int]]) -> None:
-        done = {"train": "run/result/manifest.json", "score": "scores.json"}
+        done = {"train": "run/result/manifest.json", "score": f"scores_{self.split}.json"}
         missing = [part for part in parts if not (self.folder / part[1] / str(part[2]) / done[part[0]]).exists()]
         with ThreadPoolExecutor(self.workers) as pool:
             took = pool.map(lambda part: self._child(*part), missing)
@@ -253,7 +256,7 @@ class Benchmark:
         cache, log_path = place / f"{run}-compiled", place / f"{what}.log"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(cache)}
         part = [what, flavour, str(seed), str(steps), run]
-        command = [sys.executable, __file__, "--work", str(self.folder), "--part", *part]
+        command = [sys.executable, __file__, "--work", str(self.folder), "--split", self.split, "--part", *part]
         with log_path.open("a") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             _, status, usage = os.wait4(process.pid, 0)
@@ -270,7 +273,7 @@ class Benchmark:
         flavours: dict[str, Any] = {}
         for name in (*self.shown, TEACHER):
             places = [self.folder / name / str(seed) for seed in (self.seeds if name != TEACHER else [0])]
-            scores = [read_json(place / "scores.json") for place in places]
+            scores = [read_json(place / f"scores_{self.split}.json") for place in places]
             seconds = [read_json(place / "seconds.json") for place in places]
             flavours[name] = {
                 "steps": steps[name],
@@ -282,7 +285,13 @@ class Benchmark:
             f"{first} - {second}": {task: difference(each[first], each[second]) for task, each in systems.items()}
             for first, second in combinations(self.shown, 2)
         }
-        return {"minutes": self.minutes, "seeds": len(self.seeds), "flavours": flavours, "verdicts": verdicts}
+        return {
+            "minutes": self.minutes,
+            "split": self.split,
+            "seeds": len(self.seeds),
+            "flavours": flavours,
+            "verdicts": verdicts,
+        }
 
     def _measured(self, task: str, section: Any) -> dict[str, Measured]:
         """Return the test scores of each flavour on a task, with the contributions of rows to them."""
@@ -290,7 +299,7 @@ class Benchmark:
         kind, metric = task_kind(section, labels), section.metric
         systems = {}
         for name in self.shown:
-            files = [np.load(self.folder / name / str(seed) / f"{task}.npz") for seed in self.seeds]
+            files = [np.load(self.folder / name / str(seed) / f"{task}_{self.split}.npz") for seed in self.seeds]
             statistics, sources = [file["statistics"] for file in files], files[0]["sources"].tolist()
             systems[name] = measured(statistics, sources, lambda rows: kind.scores(rows)[metric], repeatable=False)
         return systems
@@ -318,12 +327,20 @@ def print_table(figures: Mapping[str, Any]) -> None:
         print(f"{flavour:<12}" + "".join(f"{text:>18}" for text in texts))
 
 
+def arm(text: str) -> str:
+    """Return the name of a flavour, with other choices or none, if there is such a flavour."""
+    if text.split("+")[0] not in set(FLAVOURS) - {TEACHER}:
+        raise argparse.ArgumentTypeError(f"no flavour is called {text!r}; there are {', '.join(sorted(FLAVOURS))}")
+    return text
+
+
 def main() -> None:
     """Run the benchmark, or one part of it in a child process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=3.0, help="of processor time for each training")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--flavours", nargs="+", default=list(DEFAULT), choices=[n for n in FLAVOURS if n != TEACHER])
+    parser.add_argument("--flavours", nargs="+", default=list(DEFAULT), type=arm)
+    parser.add_argument("--split", choices=["dev", "test"], default="test", help="that scores are of")
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time, one thread each")
     parser.add_argument("--work", type=Path, default=Path("runs/flavours"), help="folder of what was trained")
     parser.add_argument("--part", nargs=5, help=argparse.SUPPRESS)
@@ -335,7 +352,7 @@ def main() -> None:
         if what == "data":
             make_data(folder)
         elif what == "score":
-            score(folder, flavour, int(seed))
+            score(folder, flavour, int(seed), arguments.split)
         else:
             train(folder, flavour, int(seed), int(steps), folder / flavour / seed / run)
         return
