@@ -96,8 +96,11 @@ def finding_of(name: str, check: Callable[[], str], advice: str = _MACHINE, limi
 
 
 def examine(config: PipelineConfig, *, as_json: bool) -> int:
-    """Run all checks of this rank; the first rank prints them, and what is red on the others. Return the exit status: 1
-    if something is red, else 0, also on ranks whose findings the first one prints."""
+    """Run all checks of this rank; the first rank prints them, and what is red on the others.
+
+    Returns:
+        The exit status: 1 if something is red, else 0. Ranks whose findings the first one prints return 0.
+    """
     adopt_srun_ranks(os.environ)
     ranks = resolve_ranks(config.runtime) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else Ranks()
     findings: list[Finding] = []

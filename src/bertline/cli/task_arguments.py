@@ -44,8 +44,12 @@ class GivenFiles:
 def given_files(
     data: Path | None, splits: Mapping[SplitName, Path | None], asked_format: str | None
 ) -> GivenFiles | None:
-    """Return the files that were named, after checking that each exists; None if none was named. `data` is one file
-    that all splits are cut from, or a folder of files named after the splits."""
+    """Return the files that were named, after checking that each exists; None if none was named.
+
+    Args:
+        data: One file that all splits are cut from, or a folder of files named after the splits.
+        asked_format: None takes that of the extension.
+    """
     named = {split: path for split, path in splits.items() if path is not None}
     if data is not None and named:
         raise ConfigError(
@@ -145,8 +149,12 @@ SETTINGS = frozenset(each.name for config in _CONFIGS for each in fields(config)
 
 
 def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, Any], base: Base) -> dict[str, Any]:
-    """Return the task for the files; `placed` sets the path of its source. Without a `kind` it is the usual one of the
-    format; columns that `settings` (of `SETTINGS`) do not name are told by their names."""
+    """Return the task for the files; `placed` sets the path of its source.
+
+    Args:
+        kind: Kind of task; None: the usual one of the format.
+        settings: Values of `SETTINGS` that were given; other columns are told by their names.
+    """
     fitting = _KINDS.get(given.format, ("classification", "regression"))
     kind = kind or fitting[0]
     if kind not in fitting:

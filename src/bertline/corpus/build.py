@@ -52,12 +52,15 @@ def build_corpus(
     """Build the corpus artifact of the configured source in `out`.
 
     The output is byte-identical for the same input, configuration and versions, with any engine. A process holds the
-    documents of a batch, and of keys those of a partition of all shards. What the steps leave lies in `work`, so that a
-    killed run resumes.
+    documents of a batch, and of keys those of a partition of all shards. What the steps leave lies in `work`,
+    so that a killed run resumes.
 
     Returns:
         Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates, and
         the number of abbreviations that were learned.
+
+    Raises:
+        DataError: The input cannot be read, no document is left after filtering, or the corpus cannot be split.
     """
     readers = readers_of(config, python_docs)
     several = isinstance(config, SourcesCorpusConfig)

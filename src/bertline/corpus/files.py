@@ -72,11 +72,18 @@ class InputShard:
 
 
 def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[Dropped]]:
-    """Find the files of a folder (searched recursively), a glob or a file, the setting `corpus.path`, sorted by name,
-    without hidden ones; with them those of the folder that have other suffixes.
+    """Find the files of a folder (searched recursively) or a glob, or a single file.
 
-    `suffixes` are those to include from a folder, each optionally followed by that of a compression; empty includes
-    all.
+    Args:
+        place: The setting `corpus.path`.
+        suffixes: File name suffixes to include from a folder, each optionally followed by that of a compression; empty
+            includes all.
+
+    Returns:
+        The files sorted by name, without hidden ones, and those of a folder with other suffixes.
+
+    Raises:
+        DataError: No file was found, or the place cannot be read.
     """
     with naming(place):
         system, root = fsspec.url_to_fs(place)
@@ -126,7 +133,11 @@ def _state(system: Any, path: str) -> tuple[int, str]:
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Turn what a file system raises into one DataError that names the path."""
+    """Turn what a file system raises into one error that names the path.
+
+    Raises:
+        DataError: The file or the object store cannot be read.
+    """
     try:
         yield
     except DataError:
@@ -139,7 +150,11 @@ def naming(path: str) -> Iterator[None]:
 
 
 def refuse_changed(part: Part) -> None:
-    """Check that a file is still there, and as it was when the shards were planned."""
+    """Check that a file is still as it was when the shards were planned.
+
+    Raises:
+        DataError: It has changed, or is gone.
+    """
     system, path = fsspec.url_to_fs(part.path)
     if not part.version and not part.size:
         return
@@ -269,7 +284,11 @@ def archive_kind(part: Part) -> str | None:
 
 
 def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str) -> Dropped:
-    """Return what is left out for a fault of a whole file; with the policy `fail`, raise it as a DataError."""
+    """Return what is left out for a fault of a whole file.
+
+    Raises:
+        DataError: The policy is `fail`.
+    """
     if policy == "fail":
         raise DataError(
             f"{part.path}: {problem}. {fix}, or set corpus.on_undecodable=skip to keep what can be read and count the "

@@ -34,11 +34,13 @@ _MAX_SAMPLE_BYTES = 1 << 18
 
 
 def detect_encoding(part: Part) -> str | None:
-    """Detect the encoding of a plain or compressed file: byte order mark, else UTF-8, else a detector (chardet), which
-    may know none (None).
+    """Detect the encoding of a plain or compressed file: byte order mark, else UTF-8, else a detector (chardet).
 
     The file is read only up to the first non-ASCII text. That is UTF-8 if most of its non-ASCII characters are valid in
     it; the others are for `on_undecodable`.
+
+    Returns:
+        Python's name of the encoding; None if the content is no text in any encoding that the detector knows.
     """
     with opened(part) as handle:
         chunk = handle.read(_CHUNK_BYTES)
@@ -110,11 +112,15 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
     With `skip`, a line that is no text is marked, for the caller to drop; with `replace`, what is no text in it becomes
     U+FFFD (`lines/replaced`). With both, whatever else is wrong is dropped: a file ends at the damage of its compressed
     data (`files/torn`) or where it cannot be split into lines (`files/undecodable`, as a file without a detectable
-    encoding); an archive (`files/archive`), and a line over the limit (`lines/too_long`). With `fail`, any of this is a
-    DataError that names file, line and byte.
+    encoding); an archive (`files/archive`), and a line over the limit (`lines/too_long`).
 
-    `encoding` is a name, or `auto` to detect that of each file; files that are not UTF-8 are then reported as
-    `encodings/NAME`.
+    Args:
+        encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then
+            reported as `encodings/NAME`.
+
+    Raises:
+        DataError: With `fail`, any of the above; the message names file, line and byte.
+        ConfigError: The encoding is unknown.
     """
     number = 0
     try:

@@ -167,8 +167,11 @@ class CorpusReader(ReadingSettings, ABC):
 
     @abstractmethod
     def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
-        """Cut the input into shards of about so many bytes, in the order of reading, from the input alone; return also
-        what is left out before anything is read."""
+        """Cut the input into shards of about so many bytes, in the order of reading, from the input alone.
+
+        Returns:
+            The shards, and what is left out before anything is read.
+        """
 
     @abstractmethod
     def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
@@ -209,7 +212,11 @@ class FilesReader(CorpusReader):
         return shards_of(source, ranges, shard_bytes), dropped
 
     def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
-        """See `CorpusReader.read_shard`; a file of which nothing comes is counted under `files/empty`."""
+        """See `CorpusReader.read_shard`; a file of which nothing comes is counted under `files/empty`.
+
+        Raises:
+            DataError: A file cannot be read, or has changed since the plan.
+        """
         for part in shard.parts:
             is_empty = True
             try:

@@ -24,7 +24,11 @@ _MOST_SHOWN = 12
 
 
 def labelled(document: SourceDocument, name: str, language: str | None) -> SourceDocument:
-    """Let the id of a document begin with the name of its source and its language: `wiki[de]/a.txt:3`."""
+    """Let the id of a document begin with the name of its source and its language: `wiki[de]/a.txt:3`.
+
+    Raises:
+        DataError: The language is no code.
+    """
     language = language or document.language
     if language is not None and not _LANGUAGE.fullmatch(language):
         raise DataError(f"{document.id}: the language is {language!r}, expected a code such as 'de' or 'pt-BR'.")
@@ -77,8 +81,12 @@ def source_table(
     config: SourcesCorpusConfig,
     dropped: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
-    """Return for the manifest, under `parts`, for each label its `language`, `rate`, number of `documents` before
-    sampling, `counts` after it and `share` of the characters of train; under `dropped` counts by source and reason."""
+    """Return counts by source for the manifest.
+
+    Returns:
+        Under `parts` for each label its `language`, `rate`, number of `documents` before sampling, `counts` after it
+        and `share` of the characters of train; under `dropped` counts by source and reason.
+    """
     rates = sampling_rates(read, config)
     total = sum(counts.get("train/characters", 0) for counts in kept.values())
     parts = {}

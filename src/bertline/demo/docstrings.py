@@ -105,10 +105,13 @@ def docstrings_kept_in(folder: Path, *, reader: str) -> Iterator[None]:
 def read_modules(
     config: PythonDocsConfig, *, num_workers: int = 1, dropped: Counter[str] | None = None
 ) -> Iterator[ModuleDocs]:
-    """Read all modules of the configured packages that have a docstring: packages as configured, modules by name.
+    """Read all modules of the configured packages that have a docstring, in a fixed order.
 
-    Test folders (`tests`, `test`, `test_*`, `conftest`) are left out: their docstrings describe checks, not the
-    library. In `dropped`, modules that are left out are counted by reason.
+    Order: packages as configured, modules by name. Test folders (`tests`, `test`, `test_*`, `conftest`) are left out:
+    their docstrings describe checks, not the library. In `dropped`, modules that are left out are counted by reason.
+
+    Raises:
+        ConfigError: A package is not installed.
     """
     dropped = Counter() if dropped is None else dropped
     batches, num_tests = module_batches(config)
@@ -176,7 +179,11 @@ class ModulesReader:
         return shards, [Dropped("documents/test_module", count=num_tests)]
 
     def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
-        """See `CorpusReader.read_shard`."""
+        """See `CorpusReader.read_shard`.
+
+        Raises:
+            DataError: A module is not text in its encoding, and that is an error.
+        """
         for module in read_batch(self.packages, self.cache, shard.parts):
             if not isinstance(module, ModuleDocs):
                 name, reason = module

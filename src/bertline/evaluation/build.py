@@ -42,8 +42,13 @@ def build_evaluation(
 ) -> dict[str, float | int]:
     """Write `report.html`, `curves/`, `confusion/` and `plots/`; the same artifacts give the same bytes.
 
-    `num_workers` processes search the corpus for test rows. Returned are headline figures of the pipeline: pretraining,
-    and each task's score with its baselines, spread and overlap.
+    `num_workers` processes search the corpus for test rows.
+
+    Returns:
+        Headline figures of the pipeline: pretraining, and each task's score with its baselines, spread and overlap.
+
+    Raises:
+        ArtifactError: An earlier stage has not been run, or its artifact has another format.
     """
     facts = read_facts(pipeline, config.title)
     pretraining, dropped = ([], []) if facts.taken_from else (pretraining_charts(facts), dropped_charts(facts))

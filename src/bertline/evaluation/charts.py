@@ -234,8 +234,12 @@ _MOST_LABELS = 16
 
 
 def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int) -> Captioned | None:
-    """Plot test passages of a task by label; None unless the task has single passages with one of a few labels each,
-    and if neighbours share a label no more often than by chance: the picture would then show nothing."""
+    """Plot test passages of a task by label.
+
+    Returns:
+        None unless the task has single passages with one of a few labels each, and also if neighbours share a label no
+        more often than by chance: the picture would then show nothing.
+    """
     labels, config = task.result["labels"], pipeline.params["tasks"][task.name]
     if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _MOST_LABELS:
         return None

@@ -98,7 +98,11 @@ def read_references() -> list[ReferenceCurve]:
 
 
 def parse_reference(text: str, where: str) -> ReferenceCurve:
-    """Parse the text of a reference file of this format version."""
+    """Parse the text of a reference file.
+
+    Raises:
+        ArtifactError: The file has another format version.
+    """
     content = json.loads(text)
     if content.pop("format_version", None) != FORMAT_VERSION:
         raise ArtifactError(f"{where} is not of format_version {FORMAT_VERSION}. Make it again: bertline curve")
@@ -107,8 +111,13 @@ def parse_reference(text: str, where: str) -> ReferenceCurve:
 
 
 def reference_of_run(folder: Path, *, name: str, device: str, commit: str) -> dict[str, Any]:
-    """Return the reference of a finished pretraining, `runs/pretrain/FINGERPRINT`, on a public corpus as content for
-    `write_reference`; `name` is that of the preset, `commit` that of the code that ran."""
+    """Return the reference of a finished pretraining, `runs/pretrain/FINGERPRINT`, as content for `write_reference`;
+    `name` is that of the preset, `commit` that of the code that ran.
+
+    Raises:
+        ArtifactError: The run is not finished.
+        ConfigError: The corpus is not public, so other users cannot have a comparable run.
+    """
     import yaml
 
     if not (folder / "result" / MANIFEST_NAME).exists():

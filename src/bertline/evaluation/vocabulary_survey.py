@@ -179,6 +179,9 @@ def survey_vocabulary(
 
     `compare` has folders, `vocab.txt` files or hub names. Of a WordPiece that was trained on this corpus
     (`was_trained`), the first half is the vocabulary of half the size.
+
+    Raises:
+        DataError: A named vocabulary cannot be read.
     """
     tokenizer, own = Tokenizer.load(folder), "this vocabulary"
     manifest = read_manifest(corpus.folder, kind=KIND, format_version=FORMAT_VERSION)

@@ -50,6 +50,10 @@ def build_export(
     Returns:
         For each folder the largest difference from transformers' logits and the size in bytes and, for each ONNX file
         that was written, the largest difference of the fp32 file and the agreement of the int8 file.
+
+    Raises:
+        ConfigError: A task is named like the encoder's folder.
+        ArtifactError: An artifact is missing, or outputs of transformers or ONNX differ; `out` is unchanged.
     """
     if ENCODER in sweep_folders:
         raise ConfigError(f"a task is named {ENCODER!r}, which is the folder of the encoder itself. Rename the task.")

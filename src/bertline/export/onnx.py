@@ -55,6 +55,9 @@ def write_onnx(view: ModelView, path: Path) -> None:
     Source file names, which exporters store for debugging, are removed: the file contains nothing about the machine and
     is reproducible.
 
+    Raises:
+        ArtifactError: The graph has a fixed size where it must be dynamic.
+
     Notes:
         This uses PyTorch's older exporter, which traces. The graph of the newer one (`dynamo=True`) is no faster
         (MiniLM, batch 16 of 64 tokens, one thread: 138 against 146 ms), and exporting takes 40 times as long. The
@@ -276,16 +279,23 @@ _ENOUGH_S = 3.0
 def export_onnx(
     config: ExportConfig, folder: Path, architecture: Architecture, sequences: Sequences, *, max_length: int
 ) -> dict[str, Any] | None:
-    """Write `onnx/model.onnx` and, if configured, `onnx/model_int8.onnx` to a Hugging Face folder with tokenizer, and
-    check them with the sequences.
+    """Write `onnx/model.onnx` and, if configured, `onnx/model_int8.onnx`.
 
     An int8 file below `int8_min_agreement` is deleted, with a warning and a note in the card; the other files are not
-    affected. Latency is measured with `max_length` tokens; the graph takes all positions of the model.
+    affected.
+
+    Args:
+        folder: Hugging Face folder with tokenizer; `onnx/` is added to it.
+        sequences: What to check the files with.
+        max_length: Number of tokens of a sequence in latency measurements; the graph takes all positions of the model.
 
     Returns:
         Facts for the manifest and the card: size, largest difference and agreement of each file compared with the
         PyTorch model, the kind of decision compared, and latencies. None, with a warning and without a file, where the
         exporter cannot trace a wrapped encoder.
+
+    Raises:
+        ArtifactError: The outputs of the fp32 file differ from the PyTorch model by more than `onnx_tolerance`.
     """
     view = load_view(folder, architecture)
     decision = decision_of(folder, architecture)

@@ -85,7 +85,11 @@ def without_padding(values: Array, real: Array) -> Array:
 
 
 def architecture_in(folder: Path) -> Architecture:
-    """Return the architecture in a folder's config.json, which must be one that can be exported."""
+    """Return the architecture in a folder's config.json.
+
+    Raises:
+        ArtifactError: There is none, or it cannot be exported.
+    """
     named = config_mapping(folder).get("architectures") or ["nothing"]
     if named[0] not in get_args(Architecture):
         raise ArtifactError(
@@ -123,8 +127,15 @@ _MAX_SEQUENCE = 64
 
 
 def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float) -> float:
-    """Check a folder against transformers: all outputs at all positions except padding, label names and token ids, and
-    that transformers finds no missing, unexpected or mismatched weights; return the largest difference of an output."""
+    """Check a folder against transformers: all outputs at all positions except padding, label names and token ids.
+
+    Returns:
+        The largest absolute difference of an output.
+
+    Raises:
+        ArtifactError: A difference is above the tolerance, token ids or labels differ, or transformers finds missing,
+            unexpected or mismatched weights.
+    """
     # Suppress progress bars, load reports and length warnings; problems are checked and raised here.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()

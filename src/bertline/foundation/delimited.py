@@ -13,7 +13,11 @@ _ALIKE = 0.9
 
 
 def check_header(where: str, line: int, names: Sequence[str | int]) -> None:
-    """Check that no two columns have one name: of these one alone would be read."""
+    """Check the names of the columns.
+
+    Raises:
+        DataError: Two columns have one name; of these one alone would be read.
+    """
     twice = sorted({str(name) for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{where}:{line}: the header names {', '.join(map(repr, twice))} twice. Rename one column.")
@@ -37,8 +41,11 @@ def quoted_rows(lines: Iterable[str], separator: str, *, where: str, hint: str) 
     """Yield the number of the first line, the number of lines, and the fields of each row; blank lines are skipped.
 
     A file is believed where all its quotes enclose whole fields and all its rows have as many fields as the first, as
-    writers of CSV make it. In other files a quote may be text, and a record over many lines the work of two of them: a
-    DataError, which may come only at a later row.
+    writers of CSV make it. In other files a quote may be text, and a record over many lines the work of two of them.
+
+    Raises:
+        DataError: Quotes do not pair up, or in such another file one of them swallowed whole rows. That may be seen
+            only at a later row.
     """
     csv.field_size_limit(1 << 30)
     quoted_field = re.compile(rf'(?:^|(?<={re.escape(separator)}))"[^"]*(?:""[^"]*)*"')

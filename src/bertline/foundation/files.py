@@ -100,7 +100,11 @@ def write_json(path: Path, payload: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file that bertline wrote."""
+    """Read a JSON file that bertline wrote.
+
+    Raises:
+        ArtifactError: The file is missing or is not JSON.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -110,8 +114,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path, *, missing_ok: bool = False, expected: type = dict) -> Any:
-    """Read a JSON object (or `expected`) of a checkpoint, whoever wrote it; with `missing_ok`, empty without the
-    file."""
+    """Read a JSON object (or `expected`) of a checkpoint, whoever wrote it; with `missing_ok`, empty without the file.
+
+    Raises:
+        ArtifactError: The file is missing, a pointer of git-lfs, no JSON, or another value.
+    """
     if missing_ok and not path.is_file():
         return expected()
     refuse_lfs_pointer(path)

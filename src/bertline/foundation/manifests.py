@@ -22,7 +22,11 @@ def write_manifest(folder: Path, *, kind: str, format_version: int, content: dic
 
 
 def read_manifest(folder: Path, *, kind: str, format_version: int) -> dict[str, Any]:
-    """Read a manifest and check its kind and format version."""
+    """Read a manifest and check its kind and format version.
+
+    Raises:
+        ArtifactError: The manifest is missing, or has another kind or format version.
+    """
     path = folder / MANIFEST_NAME
     manifest = read_json(path)
     found = manifest.get("kind") if isinstance(manifest, dict) else type(manifest).__name__

@@ -33,7 +33,11 @@ class MetricsLog:
         self._handle: TextIO | None = None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one row; where the disk is full (MachineError), earlier rows are kept."""
+        """Append one row.
+
+        Raises:
+            MachineError: The disk is full or the folder cannot be written; earlier rows are kept.
+        """
         plain = {key: float(value) for key, value in metrics.items()}
         row = MetricsRow(step=step, time_s=time.time(), metrics=plain)
         with writing(self.path):

@@ -71,6 +71,9 @@ def ordered_map(
 
     With 0 or 1 worker, all is done in this process. The function is picklable and defined in a module (processes are
     spawned); `in_threads` uses threads instead, for work outside Python's lock that shares memory, such as a model.
+
+    Raises:
+        MachineError: A worker was killed, nearly always for lack of memory.
     """
     if num_workers <= 1:
         yield from map(function, items)

@@ -17,10 +17,16 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @contextmanager
 def opened_text(path: Path, encoding: str, *, newline: str = "\n") -> Iterator[IO[str]]:
-    """Open a text file, plain or gzip (by its name or its first bytes); what is wrong with it is a DataError that names
-    it.
+    """Open a text file, plain or gzip (by its name or its first bytes), for errors that name the file.
 
-    `newline` is as for `open`; by default only line feeds end a line, as texts may contain rarer separators.
+    Args:
+        path: The file.
+        encoding: Character encoding.
+        newline: As for `open`; by default only line feeds end a line, as texts may contain rarer separators.
+
+    Raises:
+        DataError: The file does not exist, the encoding is unknown, a line cannot be decoded, or a gzip file is
+            truncated or corrupt.
     """
     if not path.is_file():
         raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the path.")

@@ -25,11 +25,16 @@ T = TypeVar("T")
 
 
 def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
-    """Convert a mapping of plain data to a frozen dataclass, or raise a ConfigError that lists all problems with keys
-    and kinds, or if there are none, all problems with values, one per line.
+    """Convert a mapping to a frozen dataclass, or raise an error that names the wrong keys.
 
-    Fields may be dataclasses, and unions of dataclasses that each have `kind: Literal[...]`. `where` is the key of the
-    mapping in the configuration, for messages (`"tasks.docs_library"`).
+    Args:
+        cls: A dataclass, possibly nested; fields may be unions of dataclasses that each have `kind: Literal[...]`.
+        mapping: Plain data (dicts, lists, strings, numbers, booleans, None).
+        where: Key of the mapping in the configuration, for messages (`"tasks.docs_library"`).
+
+    Raises:
+        ConfigError: The mapping is invalid; the message lists all problems with keys and kinds, or if there are none,
+            all problems with values, one per line.
     """
     problems = _Problems([], [])
     built = _built(cls, mapping, where, problems)

@@ -61,8 +61,11 @@ _ABOVE_ROWS = tuple(f"bertline.{name}." for name in ("encoders", "finetuning", "
 def code_fingerprint(stage: Stage, kind: str | None = None, *, source: Path | None = None) -> dict[str, str]:
     """Return a digest of every module that a stage's result depends on, by its name or the path of a recipe.
 
-    `kind` is that of its task, if it is run once for each. `source` holds the package `bertline`, next to `pipelines`;
-    by default it is the folder that this module was loaded from.
+    Args:
+        stage: The stage.
+        kind: The kind of its task, if it is run once for each.
+        source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
+            loaded from.
     """
     own = []
     if kind is not None:

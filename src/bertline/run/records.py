@@ -53,8 +53,10 @@ def opening_record(
 ) -> Record:
     """Return what the runs of a stage, of this `name` with its task, and of its pipeline show from the start.
 
-    The stage's run is identified by `fingerprint`, the digest of `made_of`; the pipeline's by the commit and by
-    `tracked`, the configuration that results depend on.
+    Args:
+        fingerprint: Digest of `made_of`, which identifies the stage's run.
+        made_of: Everything that the stage's result depends on: `sections`, and digests of `inputs`.
+        tracked: Configuration that results depend on; with the commit, it identifies the pipeline's run.
     """
     commit = git_commit()
     tags = {"git.commit": commit, **source_tags(f"pipelines/{stage.name}.py")}
@@ -222,8 +224,12 @@ def headline(stage: str, metrics: Mapping[str, float], objective: Objective, *, 
 def write_headline(
     path: Path, stage: str, metrics: Mapping[str, float], objective: Objective, *, seconds: float, kept: Path
 ) -> None:
-    """Write a stage's headline figures, also to `kept`, the same file in the run folder. Where a result without a time
-    of its own is taken from there, the longer time is that of the work."""
+    """Write a stage's headline figures.
+
+    Args:
+        kept: The same file in the run folder. Where a result without a time of its own is taken from there, the longer
+            time is that of the work.
+    """
     before = read_json(kept).get("seconds", 0.0) if kept.exists() else 0.0
     figures = headline(stage, metrics, objective, seconds=max(before, seconds))
     for target in (kept, path):

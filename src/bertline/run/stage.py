@@ -251,8 +251,11 @@ def open_stage(
     A stage whose recipe does the work (`Stage.is_long` is False) is recorded, and its run folder locked, for the whole
     block; `StageRun.work` does that for the others.
 
-    `composed` has a `task_name` if the stage works on one task, and by hand `inputs` (folders by artifact name) to read
-    instead of those in `artifacts/`; `places` are more such folders.
+    Args:
+        name: The stage's name, without a task.
+        composed: The composed configuration, with `task_name` if the stage works on one task, and with `inputs`
+            (folders by artifact name) to read instead of those in `artifacts/`; by hand only.
+        places: More such folders.
     """
     opened_s = time.monotonic()
     stage, task = stage_named(name), composed.get("task_name")

@@ -21,8 +21,12 @@ from bertline.tracking.registration import Standing
 
 
 def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None = None) -> PipelineFolders:
-    """Return the folders of the artifacts of the configured pipeline; `inputs` are those of `tasks`, `sweep` and the
-    encoder, `pretrain`, of a single task that is run by hand."""
+    """Return the folders of the artifacts of the configured pipeline.
+
+    Args:
+        inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. All other
+            folders are those in `artifacts/`.
+    """
     pretraining = {name: None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING}
     if inputs is None:
         tasks, sweeps = ({name: ARTIFACTS / kind / name for name in config.tasks} for kind in ("tasks", "sweep"))

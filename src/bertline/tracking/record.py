@@ -113,7 +113,11 @@ def leave_record(folder: Path, record: Record) -> None:
 
 
 def read_record(folder: Path) -> Record:
-    """Read the record of a run folder, of this version of bertline."""
+    """Read the record of a run folder.
+
+    Raises:
+        ArtifactError: There is none, or another version of bertline wrote it.
+    """
     content = read_json(folder / RECORD_NAME)
     try:
         return Record(

@@ -96,8 +96,11 @@ class Verdict(NamedTuple):
 
 
 def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
-    """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion
-    (None); a champion whose `Standing.to_json` is not known is empty."""
+    """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion.
+
+    Args:
+        champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
+    """
     shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {with_spread(new.test_score, new.test_std, digits=4)}"
     if champion is None:
         return Verdict(True, f"is the first champion ({shown})")

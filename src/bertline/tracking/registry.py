@@ -163,8 +163,11 @@ _SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
 
 
 def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reason: str) -> tuple[str, str]:
-    """Point the alias at a version, and store the reason, the previous version and the time as tags of the version;
-    return the one that had it, or `none`, and the one that has it now, with their scores, for display."""
+    """Point the alias at a version, and store the reason, the previous version and the time as tags of the version.
+
+    Returns:
+        The version that had the alias, or `none`, and the one that has it now, with their scores, for display.
+    """
     if not reason.strip():
         raise ConfigError('reason is empty; say why this version is taken, for whoever asks later: reason="..."')
     if not config.enabled:

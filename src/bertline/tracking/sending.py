@@ -109,10 +109,12 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
 
 
 def register(folder: Path, name: str, model: Path, registration: Registration) -> str | None:
-    """Register a folder as a version of the model `name`, made by the pipeline of a run folder; return the version, or
-    None if tracking is disabled, or, with a warning, if the server did not take it.
+    """Register a folder as a version of the model `name`, made by the pipeline of a run folder.
 
     The card of the model is the description. Content that is already registered gets the alias, not a second version.
+
+    Returns:
+        The version; None if tracking is disabled, or, with a warning, if the server did not take it.
     """
     if not (folder / RECORD_NAME).exists():
         return None
@@ -202,8 +204,11 @@ class _Sender:
             self._lock = None
 
     def send(self) -> bool:
-        """Send what the server lacks, and return whether it has everything now; raises if it cannot be reached, or
-        refuses the run itself."""
+        """Send what the server lacks, and return whether it has everything now.
+
+        Raises:
+            Exception: The server cannot be reached, or refuses the run itself.
+        """
         record = read_record(self.folder)
         self.uri = record.tracking.uri
         if self._lock is None:

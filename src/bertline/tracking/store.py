@@ -80,7 +80,11 @@ class Store:
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     def experiment_id(self) -> str:
-        """Return the id of the experiment, which is created if it does not exist."""
+        """Return the id of the experiment, which is created if it does not exist.
+
+        Raises:
+            MachineError: The experiment was deleted.
+        """
         if self._experiment_id is None:
             experiment = self.client.get_experiment_by_name(self._experiment_name)
             if experiment is not None and experiment.lifecycle_stage == "deleted":
@@ -259,8 +263,11 @@ def dataset_inputs(inputs: Mapping[str, tuple[str, str]]) -> list[DatasetInput]:
 
 
 def try_run(uri: str, experiment_name: str) -> None:
-    """Create a run with a metric and an artifact in the experiment and delete it, to see whether one can be
-    recorded."""
+    """Create a run with a metric and an artifact in the experiment and delete it, to see whether one can be recorded.
+
+    Raises:
+        Exception: The server or the storage of artifacts refused a request, or could not be reached.
+    """
     store = Store(uri, experiment_name)
     client, artifact = store.client, "doctor.txt"
     run = client.create_run(store.experiment_id(), run_name="doctor").info

@@ -293,8 +293,11 @@ class Plan:
 
 
 def learn_cleaning(config: CleaningConfig, steps: Steps, shards: Sequence[Path], read: ReadShard) -> Path | None:
-    """Read the corpus for what its cleaning needs: once, and once more for how divided words are written; return the
-    file of the plan, for `read_plan`, or None if nothing is to be learned."""
+    """Read the corpus for what its cleaning needs: once, and once more for how divided words are written.
+
+    Returns:
+        The file of the plan, for `read_plan`; None if nothing is to be learned.
+    """
     if not config.learns:
         return None
     survey = steps.run("survey", partial(_survey, config=config, read=read), shards, "repeated lines, divided words")

@@ -39,7 +39,11 @@ _TYPES = (
 
 def passages(path: Path) -> Iterator[str]:
     """Yield every text of a file, by its ending: cells of `.csv` and `.tsv`, strings inside `.jsonl`, `.json` and
-    `.parquet`, and the lines of a file with any other name, if it is text; each but Parquet also compressed."""
+    `.parquet`, and the lines of a file with any other name, if it is text; each but Parquet also compressed.
+
+    Raises:
+        DataError: The file is missing, is not text, or damaged.
+    """
     name, part = without_compression(path.name), Part(str(path), path.name, size=0)
     try:
         if name.endswith(".parquet"):
@@ -91,8 +95,11 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def write_needles(paths: Sequence[str], out: Path) -> Counts:
-    """Write the n-grams of the passages of at least `MIN_WORDS` words, of which each file must have one; the task of
-    all files."""
+    """Write the n-grams of the passages of at least `MIN_WORDS` words; the task of all files.
+
+    Raises:
+        DataError: A file cannot be read, or has no passage that is long enough.
+    """
     hashes_by_size: dict[int, list[Hashes]] = {}
     total = 0
     for path in paths:

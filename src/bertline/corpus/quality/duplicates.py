@@ -144,8 +144,11 @@ def write_signatures(
 
 
 def find_near_duplicates(steps: Steps, signed: Made, threshold: float) -> Path:
-    """Find documents that are nearly equal to an earlier one that stays, of shards with signatures; return a file of
-    [3, documents] the document, the other one, and the similarity (see `near_duplicates_of`)."""
+    """Find documents that are nearly equal to an earlier one that stays, of shards with signatures.
+
+    Returns:
+        A file of [3, documents] the document, the other one, and the similarity; see `near_duplicates_of`.
+    """
     bands = [folder / _BANDS for folder in signed.folders]
     number = num_partitions(NUM_BANDS * len(bands))
     pairs = steps.run("pairs", partial(_pairs, bands=bands, number=number), range(number))

@@ -65,8 +65,11 @@ class RowsReader(ReadingSettings):
         return {name: column for name in settings if (column := getattr(self, name)) is not None}
 
     def bad_row(self, place: str, problem: str, dropped: Dropped) -> Dropped:
-        """Return what is left out for a row that cannot be used; with `on_undecodable: fail`, raise it as a
-        DataError."""
+        """Return what is left out for a row that cannot be used.
+
+        Raises:
+            DataError: With `on_undecodable: fail`.
+        """
         if self.on_undecodable == "fail":
             raise DataError(f"{place}: {problem}. Fix it, or set corpus.on_undecodable=skip to count such rows.")
         return dropped._replace(note=problem)

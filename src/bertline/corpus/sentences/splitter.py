@@ -19,8 +19,14 @@ class Splitter(Protocol):
         """Whether the line breaks of the source matter."""
 
     def split(self, paragraph: str) -> list[str]:
-        r"""Split one paragraph of cleaned text, on one line (with `keeps_lines`, the cleaned lines of the source with
-        `\n` between), into sentences in order, each on one line and not empty."""
+        r"""Split one paragraph into sentences.
+
+        Args:
+            paragraph: Cleaned text, on one line; with `keeps_lines`, the cleaned lines of the source with `\n` between.
+
+        Returns:
+            The sentences in order, none empty, each on one line.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
