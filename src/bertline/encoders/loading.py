@@ -123,6 +123,9 @@ def spread_layers(num_layers: int, num_chosen: int) -> list[int]:
         >>> spread_layers(12, 6), spread_layers(6, 3)  # of 12, those that DistilBERT's published script takes
         ([0, 2, 4, 7, 9, 11], [0, 2, 5])
 
+    Raises:
+        ConfigError: The teacher has fewer layers, or the student none.
+
     References:
         Sanh et al. 2019, DistilBERT (arXiv 1910.01108), section 2, "Student initialization".
     """
@@ -134,7 +137,11 @@ def spread_layers(num_layers: int, num_chosen: int) -> list[int]:
 
 
 def save_student(teacher: Path, num_layers: int, folder: Path) -> None:
-    """Write the encoder of a fine-tuned model with fewer of its layers (`spread_layers`), and its tokenizer."""
+    """Write the encoder of a fine-tuned model with fewer of its layers (`spread_layers`), and its tokenizer.
+
+    Raises:
+        ConfigError: The teacher has fewer layers, or groups of layers with equal weights that do not divide them.
+    """
     encoder: Any = load_encoder(teacher)
     chosen = spread_layers(encoder.config.num_hidden_layers, num_layers)
     if isinstance(encoder, BertModel):

@@ -79,7 +79,11 @@ class WrappedEncoder(nn.Module):
         return list(self.hf.get_submodule(self._wrapping.layers))
 
     def keep_layers(self, chosen: list[int]) -> None:
-        """Keep these layers alone. ALBERT's groups of layers stay, and are computed fewer times."""
+        """Keep these layers alone. ALBERT's groups of layers stay, and are computed fewer times.
+
+        Raises:
+            ConfigError: The groups do not divide the number of layers.
+        """
         settings, (parent, _, last) = self.hf.config, self._wrapping.layers.rpartition(".")
         if groups := getattr(settings, "num_hidden_groups", None):
             if len(chosen) % groups:
@@ -272,7 +276,11 @@ def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> 
 def start_replaced_token(
     config: ModelConfig, tokenizer: Tokenizer, generator_width: float, *, folder: Path | None, seed: int
 ) -> WrappedReplacedToken:
-    """Return ELECTRA's detector and generator: drawn, or those of a folder and of `generator/` in it."""
+    """Return ELECTRA's detector and generator: drawn, or those of a folder and of `generator/` in it.
+
+    Raises:
+        ArtifactError: The folder has no generator.
+    """
     if folder is not None:
         if not (folder / GENERATOR).is_dir():
             raise ArtifactError(

@@ -176,7 +176,11 @@ def _told_by(cells: Array, labels: Array) -> float:
 
 
 def refuse_outside(config: ExamplesConfig, length: int, facts: Mapping[str, float]) -> None:
-    """Raise a DataError if figures of the train sequences of one length are outside of their bounds."""
+    """Check the figures of the train sequences of one length.
+
+    Raises:
+        DataError: Figures are outside of their bounds; with each, what it means and what to do.
+    """
     if facts["examples"] < FEWEST_JUDGED:
         return
     unknown, told = max(facts["unknown_share"], facts["unknown_character_share"]), facts.get("surface_accuracy", 0)

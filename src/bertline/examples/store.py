@@ -85,6 +85,10 @@ class ExampleStore:
         """Map every shard of an artifact into memory, which reads no example yet.
 
         A `manifest` is given if it is not in the folder yet.
+
+        Raises:
+            ArtifactError: The folder is not an examples artifact, has no examples of this length, or a shard cannot be
+                read.
         """
         manifest = manifest or read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
         if str(length) not in manifest["lengths"]:
@@ -170,7 +174,11 @@ def write_shard(folder: Path, number: int, block: ExampleBlock) -> tuple[Array, 
 
 
 def mapped(path: Path) -> Array:
-    """Map a `.npy` file into memory. Arrow keeps no file descriptor open, of which a process may have few."""
+    """Map a `.npy` file into memory. Arrow keeps no file descriptor open, of which a process may have few.
+
+    Raises:
+        ArtifactError: The file is missing or torn.
+    """
     try:
         try:
             import pyarrow as pa

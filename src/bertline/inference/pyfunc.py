@@ -173,7 +173,11 @@ def serving_of(folder: Path, *, dataset: tuple[str, str] | None) -> Serving:
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ServedModel:
-    """Load a folder with some values of `ServingSettings`. MLflow calls this by its name."""
+    """Load a folder with some values of `ServingSettings`. MLflow calls this by its name.
+
+    Raises:
+        MlflowException: The folder is not a complete model, or a setting is wrong.
+    """
     from bertline.tracking.mlmodel import named_errors, refuse_unknown_parts
 
     refuse_unknown_parts()

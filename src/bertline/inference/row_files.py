@@ -72,6 +72,9 @@ def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
 
     Each line of a `.txt`, blank ones included, is a row with the columns `line` (from 1) and `text`; blank lines of a
     table are no rows.
+
+    Raises:
+        DataError: The file is missing, undecodable or malformed; the message names file and line.
     """
     kind = format_read(path, layout)
     if not path.is_file():
@@ -89,7 +92,12 @@ def _text_rows(path: Path, encoding: str) -> Iterator[Record]:
 
 
 def cell(record: Record, column: InputColumn) -> Any:
-    """Return the value of a column: a text as it is, a number as `text_in` reads it, or a list of texts."""
+    """Return the value of a column: a text as it is, a number as `text_in` reads it, or a list of texts.
+
+    Raises:
+        DataError: The column is missing, its value has another type, or it is empty where that is not allowed; the
+            message names file and line.
+    """
     if column.name not in record.values:
         here = ", ".join(str(name) for name in record.values)
         raise DataError(
@@ -158,7 +166,11 @@ def _widest(types: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def widened_schema(blocks: Iterable[list[Record]]) -> pa.Schema:
-    """Return the columns of all rows, which were read from JSON, with the types that hold the values of all rows."""
+    """Return the columns of all rows, which were read from JSON, with the types that hold the values of all rows.
+
+    Raises:
+        DataError: No type holds the values of a column; the message names row and column.
+    """
     widest = pa.struct([])
 
     def widen(*rows: Row) -> None:
@@ -218,7 +230,12 @@ class RowsOutput:
     """Whether a `'` stands before texts of .csv and .tsv that a spreadsheet would compute."""
 
     def write_block(self, rows: list[Row], block: list[Record], path: Path) -> None:
-        """Write the rows of a block of the input, values by column, to a file."""
+        """Write the rows of a block of the input, values by column, to a file.
+
+        Raises:
+            DataError: A row has a column that the first row lacks and the format cannot add, or a value that the format
+                cannot hold; the message names row and column.
+        """
         kind = format_of(self.target)
         for record, row in zip(block, rows, strict=True) if kind != "jsonl" else ():
             if more := [name for name in row if name not in self.columns]:

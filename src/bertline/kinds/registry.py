@@ -57,7 +57,11 @@ else:
 
 
 def kind_named(name: str) -> type[TaskKind[Any, Any, Any]]:
-    """Return the class of a kind of task; ArtifactError if there is none."""
+    """Return the class of a kind of task.
+
+    Raises:
+        ArtifactError: There is no such kind.
+    """
     if name not in KINDS:
         raise ArtifactError(f"there is no kind of task {name!r}; expected one of {', '.join(KINDS)}.")
     return KINDS[name]

@@ -256,7 +256,11 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def serve(
         self, predictor: TaskPredictor, queries: Sequence[str], candidates: Sequence[Sequence[str]]
     ) -> list[list[Ranked]]:
-        """Rank the candidates of each query, best first; ties keep the given order."""
+        """Rank the candidates of each query, best first; ties keep the given order.
+
+        Raises:
+            DataError: The number of candidate lists differs from the number of queries.
+        """
         asked, several = require_texts(queries, "queries"), require_several(candidates, "candidates")
         offered = [require_texts(texts, f"candidates[{index}]") for index, texts in enumerate(several)]
         if len(asked) != len(offered):

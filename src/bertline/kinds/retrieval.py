@@ -174,7 +174,11 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     @property
     def collection(self) -> Documents:
-        """Documents to search; ArtifactError if none have been set."""
+        """Documents to search.
+
+        Raises:
+            ArtifactError: No collection has been set.
+        """
         if self._collection is None:
             raise ArtifactError("A retrieval model needs documents to search; give it a collection first.")
         return self._collection
@@ -381,7 +385,11 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return self.vectors(predictor.model, encoded, predictor.machine)
 
     def document_vectors(self, predictor: TaskPredictor, documents: Sequence[str]) -> NDArray[np.float32]:
-        """Encode documents of a user as vectors [n, H]; unit vectors if the similarity is cosine."""
+        """Encode documents of a user as vectors [n, H]; unit vectors if the similarity is cosine.
+
+        Raises:
+            DataError: There are no documents.
+        """
         texts = [*map(one_line, require_texts(documents, "documents"))]
         if not texts:
             raise DataError("documents is empty; give at least one to search in.")

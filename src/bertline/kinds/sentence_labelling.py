@@ -467,7 +467,11 @@ def _flat(rows: SentenceRows) -> TextRows:
 
 
 def split_documents(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the sentences of each document of a user, given as text or as a list of sentences."""
+    """Return the sentences of each document of a user, given as text or as a list of sentences.
+
+    Raises:
+        DataError: `texts` is a single string, a list holds something other than strings, or a document has no sentence.
+    """
     documents = []
     for index, value in enumerate(require_several(texts, "texts")):
         name = f"texts[{index}]"

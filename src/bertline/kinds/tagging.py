@@ -259,7 +259,11 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
         """Return the prediction of each text, which is split into words at white space and punctuation, or list of
-        words, which are used unchanged, as in evaluation."""
+        words, which are used unchanged, as in evaluation.
+
+        Raises:
+            DataError: See `split_words`; or a word of a list has no token.
+        """
         read = split_words(texts, predictor.tokenizer)
         words = [[text[start:end] for start, end in places] for text, places in read]
         if not any(words):
@@ -357,6 +361,9 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Token
     """Return each text with the places of its words; for a list of words, the words joined by spaces.
 
     What the tokenizer's cleaning removes from a text (control characters, for example) is none of its words.
+
+    Raises:
+        DataError: `texts` is a single string, or a list holds something other than strings.
     """
     texts_and_places: list[tuple[str, Places]] = []
     for index, value in enumerate(require_several(texts, "texts")):

@@ -163,12 +163,20 @@ class BertForTokenClassificationWithCrf(nn.Module):
 
 
 def write_crf(crf: LinearChainCrf, folder: Path) -> None:
-    """Write the scores (`start`, `transitions`, `end`) atomically to `crf.safetensors`."""
+    """Write the scores (`start`, `transitions`, `end`) atomically to `crf.safetensors`.
+
+    Raises:
+        MachineError: The folder is full or cannot be written.
+    """
     write_weights(dict(zip(_NAMES, crf.scores(), strict=True)), folder / CRF_NAME)
 
 
 def read_crf(crf: LinearChainCrf, folder: Path) -> None:
-    """Load a CRF from the file written by `write_crf`; ArtifactError if it is no whole one of this model's labels."""
+    """Load a CRF from the file written by `write_crf`.
+
+    Raises:
+        ArtifactError: The file is missing or truncated, has another number of labels, or has non-finite scores.
+    """
     path = folder / CRF_NAME
     try:
         scores = load_file(path)

@@ -293,7 +293,11 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def family_in(mapping: Mapping[str, Any], where: str) -> Family:
-    """Return the family of a config.json; ArtifactError if bertline does not read it."""
+    """Return the family of a config.json.
+
+    Raises:
+        ArtifactError: bertline does not read it.
+    """
     model_type = mapping.get("model_type") or "bert"
     if model_type not in FAMILIES:
         own_code = " and its code comes with it (auto_map), which is never run" if "auto_map" in mapping else ""

@@ -60,9 +60,12 @@ class _WithoutDraws(TorchFunctionMode):
 
 def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME) -> tuple[ModelConfig, int, int]:
     """Return the architecture, the vocabulary size and the id of `[PAD]` from the config.json of any checkpoint of
-    `FAMILIES`; ArtifactError if bertline does not read it.
+    `FAMILIES`.
 
     Optional keys that are missing, as in old checkpoints, get the values of the reference code.
+
+    Raises:
+        ArtifactError: The architecture is not BERT's, or is a variant that bertline does not support.
     """
     family = family_in(mapping, where)
     mapping = family.config_to_bert(mapping)
@@ -122,6 +125,9 @@ def save_model(
         folder: Created if it does not exist; other files in it are kept.
         id2label: Names of a classifier's labels; default `LABEL_0`, `LABEL_1`, ...
         problem_type: `problem_type` of a classifier in config.json: `regression`, `multi_label_classification`.
+
+    Raises:
+        MachineError: The folder is full or cannot be written.
     """
     encoder = model if isinstance(model, BertModel) else model.bert
     family = FAMILIES[encoder.config.family]
@@ -315,8 +321,13 @@ def _config_on_disk(folder: Path) -> dict[str, Any]:
 
 
 def require_whole_checkpoint(folder: Path) -> None:
-    """Raise an ArtifactError unless a folder has, by the headers of its weights, the whole encoder that its config.json
-    describes; of a wrapped family, unless it has weights."""
+    """Check, by the headers of its weights, that a folder has the whole encoder that its config.json describes; of a
+    wrapped family, that it has weights.
+
+    Raises:
+        ArtifactError: A file is missing or truncated, the architecture is not BERT's, or a weight is missing, unknown
+            or of another shape.
+    """
     config, vocab_size, pad_token_id = read_config(folder)
     if FAMILIES[config.family].wrapping is not None:
         read_weight_shapes(folder)

@@ -54,7 +54,11 @@ _FUSED_PARTS = ("attention.self.query", "attention.self.key", "attention.self.va
 
 
 def write_weights(weights: Mapping[str, Tensor], target: Path) -> None:
-    """Write a safetensors file atomically, in fp32."""
+    """Write a safetensors file atomically, in fp32.
+
+    Raises:
+        MachineError: The folder is full or cannot be written.
+    """
     contiguous = {name: tensor.detach().float().cpu().contiguous() for name, tensor in weights.items()}
     temporary = target.with_name(f".{target.name}")
     try:
@@ -101,12 +105,20 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
 
 
 def read_weight_names(folder: Path) -> set[str]:
-    """Return the current Hugging Face names of a folder's weights, without reading the weights."""
+    """Return the current Hugging Face names of a folder's weights, without reading the weights.
+
+    Raises:
+        ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
+    """
     return set(_names_in(folder).values())
 
 
 def read_weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a folder's weights by current Hugging Face name, without reading the weights."""
+    """Return the shapes of a folder's weights by current Hugging Face name, without reading the weights.
+
+    Raises:
+        ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
+    """
     names, unused = _names_in(folder), family_of(folder)[1]
     shapes = {
         names[key]: tuple(shard.get_slice(key).get_shape())
@@ -155,7 +167,11 @@ def _without_wrappers(keys: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise an ArtifactError for weights with NaN or infinite values: every output computed with them would be NaN."""
+    """Reject weights with NaN or infinite values: every output computed with them would be NaN.
+
+    Raises:
+        ArtifactError: A value is not finite; the message names the file and the first tensor with such values.
+    """
     infinite = [name for name, tensor in weights.items() if not is_finite(tensor)]
     if infinite:
         bad = int((~torch.isfinite(weights[infinite[0]])).sum())

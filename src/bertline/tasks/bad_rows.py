@@ -72,7 +72,11 @@ class BadRows:
 
 
 def json_object(content: str) -> dict[str, Any]:
-    """Parse a line as a JSON object; a BadRow has no place, which the caller adds."""
+    """Parse a line as a JSON object.
+
+    Raises:
+        BadRow: Reason `not_json` or `half_character`. The caller adds file and line to the message.
+    """
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -84,8 +88,14 @@ def json_object(content: str) -> dict[str, Any]:
 
 
 def require_whole_characters(value: Any) -> None:
-    r"""Raise a BadRow if a string or key of a JSON value has a lone surrogate (`"\ud800"`), which no encoding can store
-    and no tokenizer can read."""
+    r"""Check that no string has a lone surrogate (`"\ud800"`), which no encoding can store and no tokenizer can read.
+
+    Args:
+        value: Any parsed JSON value; keys are checked too.
+
+    Raises:
+        BadRow: Reason `half_character`. The caller adds the place to the message.
+    """
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

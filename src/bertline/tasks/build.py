@@ -37,7 +37,14 @@ from bertline.tasks.table_source import JSON_LINES, Record, layout_of, parsed_re
 def build_task(
     name: str, config: TaskConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int = 1
 ) -> dict[str, float | int]:
-    """Build the rows of one task; return the number of rows of each split and, if any, of labels and of documents."""
+    """Build the rows of one task.
+
+    Returns:
+        Number of rows of each split and, where the task has them, number of labels and of documents.
+
+    Raises:
+        DataError: The data is invalid. The message names file and line where there is one.
+    """
     kind = kind_named(config.kind)
     if isinstance(config.source, DocsSourceConfig):
         task = kind.build(name, config, read_modules(python_docs, num_workers=num_workers))

@@ -236,7 +236,11 @@ def _beir_texts(path: Path, bad: BadRows, *, title_key: str) -> list[_Text]:
 
 
 def _records(path: Path, begin: str, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
-    """Yield the place and the match of each record of a file, which all must be whole from `begin` on."""
+    """Yield the place and the match of each record of a file.
+
+    Raises:
+        DataError: The file has no record, or `begin` matches where none is whole.
+    """
     content = decoded_text(path, "utf-8").replace("\r\n", "\n")
     num_records, line, end = 0, 1, 0
     for match in re.finditer(pattern, content, re.IGNORECASE | re.DOTALL | re.MULTILINE):

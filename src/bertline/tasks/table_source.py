@@ -123,7 +123,11 @@ def parsed_records(
 def _parsed(
     records: Iterable[Record], source: str, bad_rows: BadRows, parse: Callable[[Record], Parsed]
 ) -> list[Parsed]:
-    """Parse records of a source; that all are invalid is an error even if such rows are skipped."""
+    """Parse records of a source.
+
+    Raises:
+        DataError: A row is invalid and invalid rows are errors, or all rows are, which indicates a wrong configuration.
+    """
     rows: list[Parsed] = []
     last = None
     for record in progress(records, description=f"reading {Path(source).name}, rows", is_brief=True):
@@ -140,7 +144,11 @@ def _parsed(
 
 
 def value_in(record: Record, column: str | int, option: str = "") -> Any:
-    """Return the value of a column, or raise a BadRow; `option` is what names the column, for the message."""
+    """Return the value of a column; `option` is what names the column, for the message.
+
+    Raises:
+        BadRow: There is no such column.
+    """
     if column not in record.values and isinstance(column, int):
         column = str(column)  # a name that is a number
     if column not in record.values:
@@ -350,7 +358,11 @@ class SeveralLabels:
         return label_in(_matched(word, self.pattern)) if word else ""
 
     def __call__(self, value: object) -> tuple[str, ...]:
-        """Return the labels of a cell in order, without duplicates. Numbers in a list are labels if none repeats."""
+        """Return the labels of a cell in order, without duplicates. Numbers in a list are labels if none repeats.
+
+        Raises:
+            BadRow: The cell is no list of names; a label is an unknown class index or does not match the pattern.
+        """
         values: Iterable[object] = [value]
         if is_list := isinstance(value, list | tuple | np.ndarray):
             values = value
@@ -374,7 +386,11 @@ class OneLabel(SeveralLabels):
     """Reader of one label per row; it does not use the separator."""
 
     def __call__(self, value: object) -> str:  # type: ignore[override]
-        """Return the label of a cell, or raise a BadRow."""
+        """Return the label of a cell.
+
+        Raises:
+            BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
+        """
         if isinstance(value, list | tuple | np.ndarray) and not any(isinstance(each, list | dict) for each in value):
             raise BadRow(
                 "several_labels",
@@ -396,7 +412,11 @@ class ANumber:
     """Regular expression whose first group is the number; None takes the whole cell."""
 
     def __call__(self, value: object) -> float:
-        """Return the number of a cell, or raise a BadRow."""
+        """Return the number of a cell.
+
+        Raises:
+            BadRow: The cell is empty, not a number or outside the scale, or does not match the pattern.
+        """
         cell = "" if value is None or value != value else str(value).strip()
         if not cell:
             raise BadRow("empty_label", "the number is empty")

@@ -86,7 +86,11 @@ def _is_chinese(character: str) -> bool:
 
 
 def with_user_words(tokens: Sequence[str], words: Sequence[str], *, size: int) -> tuple[str, ...]:
-    """Return a trained vocabulary with the user's words, in place of the last tokens that were learned."""
+    """Return a trained vocabulary with the user's words, in place of the last tokens that were learned.
+
+    Raises:
+        DataError: There is no room for the words.
+    """
     known, wanted = set(tokens), set(words)
     missing = [word for word in dict.fromkeys(words) if word not in known]
     own_tokens, room = list(tokens), size - len(missing)
