@@ -325,9 +325,6 @@ def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
     A family's sizes have the names of its config class in transformers, which gives what is missing too; BERT's names
     go before them. A section with `own` has our names already.
 
-    Raises:
-        ArtifactError: The family is unknown, or its config class has no such setting.
-
     Example:
         >>> model_section({"family": "distilbert", "dim": 96, "n_layers": 3})["num_hidden_layers"]
         3

@@ -66,11 +66,7 @@ class TextVectorModules:
 
 
 def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
-    """Read `modules.json` and all that it names; None without it.
-
-    Raises:
-        ArtifactError: A module or one of its settings is not computed here, which the message names.
-    """
+    """Read `modules.json` and all that it names, None without it; ArtifactError names what is not computed here."""
     path = folder / MODULES_NAME
     if not path.is_file():
         return None

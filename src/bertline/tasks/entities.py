@@ -39,15 +39,11 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     References:
         seqeval 1.2.2, `metrics/sequence_labeling.py`, `get_entities`.
     """
-    found: set[tuple[str, int, int]] = set()
-    begin, kind = 0, ""
-    inside = False
-    for index, tag in enumerate([*tags, OUTSIDE]):
-        letter, _, own = tag.partition("-")
-        continues = inside and letter == "I" and own == kind
-        if inside and not continues:
-            found.add((kind, begin, index - 1))
-        if letter != OUTSIDE and not continues:
-            begin, kind = index, own
-        inside = letter != OUTSIDE
-    return found
+    found: list[tuple[str, int, int]] = []
+    for place, tag in enumerate(to_iob2(tags)):
+        letter, _, kind = tag.partition("-")
+        if letter == "B":
+            found.append((kind, place, place))
+        elif letter == "I":
+            found[-1] = (kind, found[-1][1], place)
+    return set(found)

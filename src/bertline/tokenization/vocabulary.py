@@ -62,10 +62,8 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
             f"{folder} has neither tokenizer.json nor vocab.txt, so there is no tokenizer in it. Copy them from where "
             "the model was published."
         )
-    config, normalizer = (
-        read_object(folder / "tokenizer_config.json", missing_ok=True),
-        content.get("normalizer") or {},
-    )
+    config = read_object(folder / "tokenizer_config.json", missing_ok=True)
+    normalizer = content.get("normalizer") or {}
     ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
     is_cased = sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
     settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not is_cased)
@@ -119,11 +117,7 @@ class OtherTokenizer:
 
 
 def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
-    """Read the tokenizer of a folder unless it is BERT's, a WordPiece vocabulary alone; then, or without one, None.
-
-    Raises:
-        DataError: The folder has a slow tokenizer only, or its special tokens are not in its vocabulary.
-    """
+    """Read the tokenizer of a folder unless it is BERT's, a WordPiece vocabulary alone; then, or without one, None."""
     path, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
@@ -187,12 +181,7 @@ def _text_of(token: Any) -> Any:
 
 
 def read_vocab_file(path: Path) -> tuple[str, ...]:
-    """Read a `vocab.txt`: one token per line; the id of a token is its line number, from 0.
-
-    Raises:
-        DataError: The file is not UTF-8, has an empty line or a duplicate token (the message has the line numbers), or
-            lacks a special token.
-    """
+    """Read a `vocab.txt`: one token per line; the id of a token is its line number, from 0."""
     refuse_lfs_pointer(path)
     try:
         text = path.read_text(encoding="utf-8")
