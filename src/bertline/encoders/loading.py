@@ -63,6 +63,8 @@ def load_model(
     """Load a fine-tuned model, or an encoder with a new head. The encoder is the attribute `bert`.
 
     Args:
+        folder: Folder of any family.
+        head: The model's head.
         num_outputs: Number of labels, for a head that has them; None takes those of the folder.
         pooling: How `vectors` are made of hidden states; see `BertTextEncoder`.
         is_new: Whether to draw the head even if the folder has one.

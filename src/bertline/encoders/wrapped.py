@@ -59,7 +59,14 @@ Dropouts = tuple[float, float]
 
 
 class WrappedEncoder(nn.Module):
-    """An encoder of transformers, as `AutoModel` makes it, with the interface of `BertModel`."""
+    """An encoder of transformers with the interface of `BertModel`.
+
+    Args:
+        hf: Model without a head, as `AutoModel` makes it.
+        config: What bertline's other code reads of its architecture.
+        vocab_size: Number of word embeddings.
+        pad_token_id: Id of the padding token.
+    """
 
     def __init__(self, hf: Any, config: ModelConfig, *, vocab_size: int, pad_token_id: int) -> None:
         super().__init__()
@@ -324,6 +331,9 @@ def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
 
     A family's sizes have the names of its config class in transformers, which gives what is missing too; BERT's names
     go before them. A section with `own` has our names already.
+
+    Raises:
+        ArtifactError: The family is unknown, or its config class has no such setting.
 
     Example:
         >>> model_section({"family": "distilbert", "dim": 96, "n_layers": 3})["num_hidden_layers"]

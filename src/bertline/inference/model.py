@@ -50,7 +50,11 @@ class Guess(NamedTuple):
 
 
 def filled(model: LoadedModel, sentence: str, *, num_guesses: int) -> str:
-    """Return the guesses for each blank (`___` or `[MASK]`) of a sentence, a line for each; DataError without."""
+    """Return the guesses for each blank (`___` or `[MASK]`) of a sentence as text, one line per blank.
+
+    Raises:
+        DataError: The sentence has no blank.
+    """
     if not BLANK.search(sentence):
         raise DataError(f"no blank in {sentence!r}; write ___ where a word is missing")
     guesses = model.fill_mask(BLANK.sub("[MASK]", sentence), top_k=num_guesses)

@@ -122,10 +122,17 @@ class ServedModel:
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
     ) -> pd.DataFrame | list[dict[str, Any]]:
-        """Predict each row of a table of the columns `inputs`. MLflow calls this; errors are MLflow's, in our words.
+        """Predict each row of a table. MLflow calls this; errors are MLflow's, with bertline's message.
 
-        A server gets the rows as a list: it would make one of a table, which takes as long as the prediction. Lists
-        may be arrays, and `params` may have the `top_k` of a retrieval model.
+        A server gets the rows as a list: it would make one of a table, which takes as long as the prediction.
+
+        Args:
+            model_input: Columns `inputs`; lists may be arrays.
+            params: `top_k` of a retrieval model; None is the default.
+
+        Raises:
+            MlflowException: A column is missing or unknown, a value is null, an empty list or of another type, there
+                are no rows or, in a server, the request is too large.
         """
         from bertline.tracking.mlmodel import in_server, named_errors
 

@@ -49,6 +49,9 @@ def format_of(path: Path) -> RowFormat:
 
     >>> format_of(Path("reviews.csv.gz"))
     'csv'
+
+    Raises:
+        DataError: The extension is not supported.
     """
     name = path.name.lower()
     kind = _BY_ENDING.get(Path(name.removesuffix(".gz")).suffix)

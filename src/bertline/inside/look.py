@@ -91,7 +91,11 @@ class ModelFacts:
 
 
 def look(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> tuple[str, list[str]]:
-    """Return the page of one model, or of two side by side, as HTML, and what was left out, a sentence each."""
+    """Return the page of one model, or of two side by side, as HTML, and what was left out, a sentence each.
+
+    Raises:
+        DataError: A text is empty, longer than a model reads, or not Unicode; or a model cannot read two texts.
+    """
     require_texts(text, pair)
     facts = [facts_of(model, text, pair) for model in models]
     paths, num_parts = [PurePosixPath(model.name).parts for model in models], 2

@@ -407,7 +407,11 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     @abstractmethod
     def serve(self, predictor: TaskPredictor, *inputs: Any) -> list[Any]:
-        """Return the prediction for each input of a user, in order, by the computation of evaluation."""
+        """Return the prediction for each input of a user, in order, by the computation of evaluation.
+
+        Raises:
+            DataError: An input has the wrong type.
+        """
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         """Return the columns to read from a file, in the order of the arguments of `serve`."""

@@ -361,6 +361,10 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
 
     With `quoting`, quoted fields may contain separators and line breaks. A field that begins with two backquotes or has
     quotes only in its middle is plain text.
+
+    Raises:
+        DataError: Quotes are unbalanced, the encoding is wrong, or a row is invalid and invalid rows are errors. The
+            message names the file and line.
     """
     kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
     layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding)

@@ -359,7 +359,10 @@ def encode_documents(
 ) -> EncodedSentences:
     """Split documents into groups of whole sentences of at most `max_length` tokens.
 
-    A sentence longer than that is truncated and forms its own group. An empty list of labels stands for 0 everywhere.
+    A sentence longer than that is truncated and forms its own group.
+
+    Args:
+        labels: Label of each sentence; an empty list stands for 0 everywhere.
     """
     longest = tokenizer.single.room(max_length)
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))

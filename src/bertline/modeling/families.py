@@ -309,7 +309,11 @@ def family_in(mapping: Mapping[str, Any], where: str) -> Family:
 
 
 def config_in(folder: Path) -> dict[str, Any]:
-    """Return a folder's config.json as it is, empty without one; ArtifactError of an adapter or quantized weights."""
+    """Return a folder's config.json as it is; empty without one.
+
+    Raises:
+        ArtifactError: The folder has an adapter or quantized weights, or a value in it has another type.
+    """
     path, adapter = folder / CONFIG_NAME, folder / "adapter_config.json"
     if adapter.is_file():
         raise ArtifactError(

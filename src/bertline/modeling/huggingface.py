@@ -264,6 +264,9 @@ def read_labels(folder: Path) -> tuple[str, ...]:
     """Return the label names of a classifier of texts or tokens, in the order of their ids.
 
     They are `LABEL_0`, `LABEL_1`, ... where config.json names none: transformers omits two labels of these names.
+
+    Raises:
+        ArtifactError: The folder's model is not a classifier, or has fewer outputs than named labels.
     """
     mapping = config_mapping(folder)
     head = read_weight_shapes(folder).get("classifier.weight")

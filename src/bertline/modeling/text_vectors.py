@@ -66,7 +66,11 @@ class TextVectorModules:
 
 
 def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
-    """Read `modules.json` and all that it names, None without it; ArtifactError names what is not computed here."""
+    """Read `modules.json` and all that it names; None without it.
+
+    Raises:
+        ArtifactError: A module or one of its settings is not computed here, which the message names.
+    """
     path = folder / MODULES_NAME
     if not path.is_file():
         return None

@@ -79,8 +79,12 @@ def write_weights(weights: Mapping[str, Tensor], target: Path) -> None:
 def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
     """Read all weights of a folder, sharded or not, under current Hugging Face names (`normalised_name`).
 
-    `with_output` says that the model has a masked language model head, whose decoder is tied to the word embeddings;
-    one that is not is an error.
+    Args:
+        with_output: Whether the model has a masked language model head, whose decoder is tied to the word embeddings.
+
+    Raises:
+        ArtifactError: The folder has no safetensors file, a file is truncated, weights are not finite, or
+            (`with_output`) the decoder weights differ from the word embeddings.
     """
     weights: dict[str, Tensor] = {}
     names, unused = _names_in(folder), family_of(folder)[1]
@@ -189,7 +193,11 @@ def count_parameters(folder: Path) -> int:
 
 
 def _shards(folder: Path) -> Iterator[tuple[Path, safe_open]]:
-    """Yield each file of weights of a folder, opened."""
+    """Yield each file of weights of a folder, opened.
+
+    Raises:
+        ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
+    """
     for path in _files(folder):
         try:
             with safe_open(path, framework="pt") as shard:

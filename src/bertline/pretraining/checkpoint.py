@@ -26,6 +26,10 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
     """Return the checkpoint to resume from: this run's newest; None if there is none.
 
     The first rank chooses; the others load the same file, whatever they see in the folder.
+
+    Raises:
+        ConfigError: The checkpoint belongs to a different training.
+        MachineError: This rank does not see the checkpoint that the first one chose.
     """
     folder = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
     newest: Checkpoint | None = None

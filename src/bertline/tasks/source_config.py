@@ -278,7 +278,11 @@ class SummariesSourceConfig(FilesSourceConfig):
 
 
 def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: bool) -> None:
-    """Check the options that split lines into fields: one character, and a limit only without quoting."""
+    """Check the options that split lines into fields.
+
+    Raises:
+        ValueError: `separator` is not one character, or `max_fields` is below 1 or combined with quoting.
+    """
     if separator is not None and len(separator) != 1:
         raise ValueError(f"separator must be one character, found {separator!r}")
     if max_fields is not None and (max_fields < 1 or quoting):

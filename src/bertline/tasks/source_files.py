@@ -103,6 +103,9 @@ def split_files(source: FilesSourceConfig) -> dict[SplitName, Path]:
     """Return the files of the splits that the source has; `train` is always among them.
 
     If `path` is a file, it is the only one, and the file names are not used.
+
+    Raises:
+        DataError: A file is missing, or a folder is given without the name of its train file.
     """
     base = Path(source.path)
     named = {"train": source.train_file, "dev": source.dev_file, "test": source.test_file}

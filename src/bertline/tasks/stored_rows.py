@@ -269,7 +269,11 @@ def write_rows(folder: Path, split: SplitName, rows: StoredRows) -> None:
 
 
 def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
-    """Read one split; ArtifactError if its file is missing."""
+    """Read one split.
+
+    Raises:
+        ArtifactError: The file is missing.
+    """
     path = folder / f"{split}.parquet"
     if not path.exists():
         raise ArtifactError(f"{path} is missing. Run the stage task_data again (dvc repro).")

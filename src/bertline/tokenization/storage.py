@@ -51,6 +51,9 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
 
     `max_length`, the longest sequence that the model was trained on, is the upper limit of `model_max_length` in the
     copy: later position embeddings are untrained.
+
+    Raises:
+        ArtifactError: `source` has neither `tokenizer.json` nor `vocab.txt`.
     """
     present = [source / name for name in TOKENIZER_FILES if (source / name).is_file()]
     if not {"tokenizer.json", "vocab.txt"} & {path.name for path in present}:

@@ -63,7 +63,8 @@ class Layout:
     def room(self, max_length: int, *, question: int = 0, overlap: int = 0) -> int:
         """Return how many tokens of text a sequence of at most `max_length` tokens holds beside those of a question.
 
-        It must be above 0, and above what windows share (`overlap`); else it is a ConfigError.
+        Raises:
+            ConfigError: There is no room, or no more than windows share (`overlap`).
         """
         room = max_length - question - self.num_special
         if room <= overlap:
@@ -131,7 +132,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load from a folder with `tokenizer.json` or `vocab.txt`: a bertline artifact or a Hugging Face checkpoint."""
+        """Load from any folder with `tokenizer.json` or `vocab.txt`: a bertline artifact or a Hugging Face checkpoint.
+
+        Raises:
+            DataError: The folder has no tokenizer that can be read, or its special tokens cannot be told.
+        """
         try:
             tokenizer = cls(read_other_tokenizer(folder) or read_vocabulary(folder))
         except BertlineError:
@@ -158,7 +163,11 @@ class Tokenizer:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The WordPiece vocabulary; DataError if the tokenizer is another one."""
+        """The WordPiece vocabulary.
+
+        Raises:
+            DataError: The tokenizer is another one.
+        """
         if self._vocabulary is None:
             raise DataError(f"this needs a WordPiece vocabulary, as BERT has; the tokenizer is {self.description}.")
         return self._vocabulary

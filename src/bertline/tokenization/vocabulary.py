@@ -117,7 +117,11 @@ class OtherTokenizer:
 
 
 def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
-    """Read the tokenizer of a folder unless it is BERT's, a WordPiece vocabulary alone; then, or without one, None."""
+    """Read the tokenizer of a folder unless it is BERT's, a WordPiece vocabulary alone; then, or without one, None.
+
+    Raises:
+        DataError: The folder has a slow tokenizer only, or its special tokens are not in its vocabulary.
+    """
     path, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
@@ -181,7 +185,12 @@ def _text_of(token: Any) -> Any:
 
 
 def read_vocab_file(path: Path) -> tuple[str, ...]:
-    """Read a `vocab.txt`: one token per line; the id of a token is its line number, from 0."""
+    """Read a `vocab.txt`: one token per line; the id of a token is its line number, from 0.
+
+    Raises:
+        DataError: The file is not UTF-8, has an empty line or a duplicate token (the message has the line numbers), or
+            lacks a special token.
+    """
     refuse_lfs_pointer(path)
     try:
         text = path.read_text(encoding="utf-8")

@@ -141,11 +141,15 @@ def best_threshold(
 
 
 def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) -> dict[str, float]:
-    """Return the scores of rows with any number of labels each, from gold and predicted labels [N, L], 0 or 1.
+    """Return the scores of rows with any number of labels each.
 
     `accuracy` is the fraction of rows whose labels are all right (subset accuracy). `micro_f1` pools all (row, label)
     decisions. `macro_f1` is the mean over all labels; a label that is neither gold nor predicted counts 0
     (scikit-learn's default for multi-label input, unlike single-label input).
+
+    Args:
+        gold: [N, L] gold labels, 0 or 1.
+        given: [N, L] predicted labels, 0 or 1.
     """
     if not gold.size:
         return {"accuracy": 0.0, "macro_f1": 0.0, "micro_f1": 0.0}
@@ -160,8 +164,11 @@ def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) ->
 def scores_by_label(
     counts: NDArray[np.generic], labels: Sequence[str], *, support: str = "support"
 ) -> dict[str, dict[str, float]]:
-    """Return precision, recall, F1 and number of gold occurrences (as `support`) of each label, from the numbers [L, 3]
-    of hits, predicted and gold ones."""
+    """Return precision, recall, F1 and number of gold occurrences (as `support`) of each label.
+
+    Args:
+        counts: [L, 3], hits, predicted and gold occurrences of each label.
+    """
     return {
         label: {**precision_recall_f1(*of_label), support: int(of_label[2])}
         for label, of_label in zip(labels, counts.tolist(), strict=True)
@@ -213,7 +220,11 @@ def counts_of_rows(
 
 
 def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
-    """Return `accuracy` and `macro_f1`, the mean over the labels that occur, from `counts_of_rows`."""
+    """Return `accuracy` and `macro_f1`, the mean over the labels that occur.
+
+    Args:
+        statistics: [N, 3 labels], see `counts_of_rows`.
+    """
     hits, predicted, gold = statistics.sum(axis=0).reshape(3, -1)
     occurs = gold > 0
     f1 = 2 * hits[occurs] / (predicted + gold)[occurs]
