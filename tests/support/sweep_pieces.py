@@ -99,7 +99,6 @@ def sweep_until(job: Any, phase: str, num_calls: int, is_leader: bool = True) ->
     from bertline.sweep import repetitions, workers
     from bertline.sweep.run import run_sweep
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background job is started without
     if phase == "tests":
         repetitions._read_test = blocking(job, repetitions._read_test, num_calls)
     elif phase:
@@ -160,3 +159,23 @@ def baselines_of(kind: Any, train: Any, dev: Any, tests: Any, tokenizer: Any = N
 
     given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
     return kind.baselines(given)
+
+
+def stoppable_sweep(job: Any, output: Path) -> None:
+    """Lead a sweep as a command does, with its output in a file."""
+    from types import SimpleNamespace
+
+    from bertline.run.stopping import in_one_line
+    from bertline.sweep import workers
+    from bertline.sweep.run import run_sweep
+    from fork_server import forking
+
+    workers.multiprocessing = SimpleNamespace(get_context=lambda _: forking())  # type: ignore[attr-defined]
+    with output.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+
+    def run() -> None:
+        run_sweep(job)
+
+    in_one_line(run)
