@@ -14,12 +14,12 @@ from bertline.config import PipelineConfig
 from bertline.corpus.document import SourceDocument, clean, duplicate_key, with_single_spaces
 from bertline.corpus.preparation import split_document
 from bertline.corpus.reader import CorpusReader, documents_of
-from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, readers_of
+from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, named_errors, readers_of
 from bertline.corpus.selection import more_documents
 from bertline.corpus.sentences.learned import count, learn
 from bertline.demo.docstrings import PythonDocsCorpusConfig
 from bertline.examples.bounds import suited_lengths
-from bertline.foundation.errors import BertlineError, ConfigError, DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.progress import silent
 from bertline.foundation.validation import validate
 from bertline.run.user_data import at_hand
@@ -137,10 +137,8 @@ def check_enough_text(config: PipelineConfig) -> None:
 
 def _documents(readers: Mapping[str, CorpusReader]) -> Iterator[SourceDocument]:
     for name, reader in readers.items():
-        try:
+        with named_errors(name):
             yield from documents_of(reader)
-        except BertlineError as error:
-            raise (type(error)(f"source {name} ({key_of(name)}): {error}") if name else error) from error
 
 
 def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -> Any:

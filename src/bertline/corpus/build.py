@@ -11,7 +11,6 @@ import hashlib
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -25,7 +24,7 @@ from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DROPS_NAME, Drops, manifest_of_drops, sum_of_drops
 from bertline.corpus.quality.duplicates import find_duplicates, find_near_duplicates
 from bertline.corpus.reader import CorpusReader
-from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig, readers_of
+from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig, named_errors, readers_of
 from bertline.corpus.selection import COUNTS, FEWEST_DOCUMENTS, SPLITS, Selection, groups_to_move, more_documents
 from bertline.corpus.sentences.learned import Counts as WordCounts
 from bertline.corpus.sentences.learned import count, learn, sampled_batches
@@ -34,7 +33,7 @@ from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import PythonDocsCorpusConfig, package_versions
 from bertline.foundation.engine import Counts, Engine
-from bertline.foundation.errors import BertlineError, DataError
+from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import said_once
@@ -128,7 +127,7 @@ def _planned(readers: Mapping[str, CorpusReader]) -> tuple[list[InputShard], lis
     """Return the shards of all sources, one source after the other, and what is left out without being read."""
     shards, unread = [], []
     for name, reader in readers.items():
-        with _named_errors(name):
+        with named_errors(name):
             of_source, left_out = reader.plan(SHARD_BYTES, name)
         shards += of_source
         drops = Drops()
@@ -159,23 +158,12 @@ def _read(shard: InputShard, out: Path, *, config: CorpusConfig, readers: Mappin
             else:
                 yield labelled(item, shard.source, language) if shard.source else item
 
-    with _named_errors(shard.source):
+    with named_errors(shard.source):
         return {"batches": write_source(out, documents()), "drops": drops.content()}
 
 
 def _placed(dropped: Dropped, source: str) -> Dropped:
     return dropped._replace(where=f"{source}/{dropped.where}") if source else dropped
-
-
-@contextmanager
-def _named_errors(source: str) -> Iterator[None]:
-    """Name the source in errors, where there are several."""
-    try:
-        yield
-    except BertlineError as error:
-        if not source:
-            raise
-        raise type(error)(f"source {source} (corpus.sources.{source}): {error}") from error
 
 
 def _learn_sentences(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union
 
@@ -13,6 +15,7 @@ from bertline.corpus.readers.wikiextractor import WikiExtractorReader
 from bertline.corpus.readers.xml import XmlReader
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import ModulesReader, PythonDocsCorpusConfig
+from bertline.foundation.errors import BertlineError
 from bertline.foundation.plugins import with_plugins
 
 _OWN: dict[str, type[CorpusReader]] = {
@@ -120,3 +123,14 @@ def readers_of(
 def key_of(source: str) -> str:
     """Return the key of a source in the configuration: `corpus`, or `corpus.sources.NAME`."""
     return f"corpus.sources.{source}" if source else "corpus"
+
+
+@contextmanager
+def named_errors(source: str) -> Iterator[None]:
+    """Name the source in errors, where there are several."""
+    try:
+        yield
+    except BertlineError as error:
+        if not source:
+            raise
+        raise type(error)(f"source {source} ({key_of(source)}): {error}") from error
