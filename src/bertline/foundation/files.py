@@ -29,8 +29,6 @@ _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
 # Numbers of the errors with which a file system says that it has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-
-
 _OF_A_PLACE = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EEXIST, errno.EIO,
 )  # fmt: skip
@@ -307,11 +305,11 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def cannot_write(path: Path, error: OSError) -> str:
-    """Return the error message for a full or unwritable folder."""
+def cannot_write(path: object, error: OSError, what: str = "written") -> str:
+    """Return the error message for a place that is full, or that this user cannot write to."""
     return (
-        f"{path} cannot be written: {error.strerror or error}. "
-        "Free space there or choose another folder; what was written before is still in place."
+        f"{path} cannot be {what}: {error.strerror or error}. Free space there, or give this user the right to write, "
+        "or choose another folder (runtime.runs_folder=FOLDER for runs); what was written before is still in place."
     )
 
 
@@ -323,10 +321,7 @@ def plain_error(error: Exception) -> BertlineError | None:
         return DataError(f"{os.fsencode(names[0][:200])!r} {no_utf8}") if names else None
     if not isinstance(error, OSError) or error.errno not in _OF_A_PLACE:
         return None
-    return MachineError(
-        f"{error.filename or 'a file'} cannot be used: {error.strerror}. Free space there, or give this user the right "
-        "to write, or choose another folder (runtime.runs_folder=FOLDER for runs); what was written before is in place."
-    )
+    return MachineError(cannot_write(error.filename or "a file", error, "used"))
 
 
 def link_or_copy(source: Path, target: Path) -> None:
