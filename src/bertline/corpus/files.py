@@ -89,7 +89,7 @@ def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[
         system, root = fsspec.url_to_fs(place)
         is_folder = system.isdir(root)
         if system.isfile(root):
-            shown, base, paths = _parent(place), _parent(root), [root]
+            shown, base, paths = place.rpartition("/")[0], root.rpartition("/")[0], [root]
         elif is_folder:
             shown, base, paths = place.rstrip("/"), root.rstrip("/"), system.find(root)
         else:
@@ -116,10 +116,6 @@ def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[
         state = f"holds no {kinds if suffixes else 'files'}{besides}" if is_folder else "matches nothing"
         raise DataError(f"corpus.path: {place!r} (in {Path.cwd()}) {state}. Put your text there, or name its place.")
     return parts, [Dropped("files/other_suffix", name) for name in others]
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _without_magic(pattern: str) -> str:

@@ -259,11 +259,9 @@ def docs_parameters_sentences(
         lambda sentence: (" ".join(sentence.words),),
         dropped,
     )
-
-    def package_of(sentence: TaggedSentence) -> str:
-        return packages[sentence.document]
-
-    rows = first_rows(train, held_out, config, package_of, num_train_rows=num_train_rows, seed=seed)
+    rows = first_rows(
+        train, held_out, config, lambda one: packages[one.document], num_train_rows=num_train_rows, seed=seed
+    )
     return rows, dropped
 
 

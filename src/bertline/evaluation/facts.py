@@ -169,16 +169,13 @@ class Facts:
 
     def origin(self) -> dict[str, str]:
         """Return when, from what and on what the results were made, by name; what is not known is left out."""
-
-        def shown_commit(commit: str) -> str:
-            return commit[:_SHORT] + (" with changes" if commit.endswith("+changes") else "")
-
         found, sections = self.provenance, self.params
         seeds = [f"{_SEEDS[name]} {sections[name]['seed']}" for name in _SEEDS if "seed" in sections.get(name, {})]
+        commits = {one.stage: one.commit[:_SHORT] + " with changes" * one.commit.endswith("+changes") for one in found}
         versions = (_by_stage({one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
         facts = {
             "finished": max((one.ended for one in found), default=""),
-            "commit": _by_stage({one.stage: shown_commit(one.commit) for one in found}),
+            "commit": _by_stage(commits),
             "preset": str(sections.get("evaluate", {}).get("preset", "")),
             "seeds": ", ".join(seeds),
             "machine": _by_stage({one.stage: one.machine for one in found}),

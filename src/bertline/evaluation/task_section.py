@@ -184,12 +184,8 @@ class TaskSection:
 
 
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
-
-
 _FEWEST_ROWS = 10
 """Minimum number of rows for a separate average."""
-
-
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
 _MOST_CONFUSIONS = 12

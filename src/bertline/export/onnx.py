@@ -194,19 +194,6 @@ def _checked_texts(predictions: Path) -> tuple[list[str], list[str] | None]:
     return list(CHECKED_TEXTS), None
 
 
-def torch_outputs(view: ModelView, batches: Batches) -> Outputs:
-    """Return the outputs of the PyTorch model by batch."""
-    with torch.no_grad():
-        return [tuple(out.numpy() for out in view(*(batch[name] for name in view.input_names))) for batch in batches]
-
-
-def onnx_outputs(path: Path, batches: Batches) -> Outputs:
-    """Return the outputs of an ONNX file by batch."""
-    session = open_session(path)
-    names = [each.name for each in session.get_inputs()]
-    return [tuple(session.run(None, {name: batch[name].numpy() for name in names})) for batch in batches]
-
-
 def compare(file: Path, expected: Outputs, batches: Batches, decision: Decision) -> dict[str, Any]:
     """Compare an ONNX file with the outputs of the PyTorch model in fp32.
 
@@ -214,7 +201,9 @@ def compare(file: Path, expected: Outputs, batches: Batches, decision: Decision)
         `file` and `bytes`; `max_difference`, the largest one of an output value, padding excluded; `agreement`, the
         fraction of equal decisions or, for `score`, `token_score` and `vector`, Spearman's rank correlation.
     """
-    found = onnx_outputs(file, batches)
+    session = open_session(file)
+    names = [each.name for each in session.get_inputs()]
+    found = [tuple(session.run(None, {name: batch[name].numpy() for name in names})) for batch in batches]
     masks = [batch["attention_mask"].numpy().astype(bool) for batch in batches]
     differences = [
         np.abs(without_padding(one, mask) - without_padding(other, mask)).max()
@@ -300,7 +289,9 @@ def export_onnx(
     view = load_view(folder, architecture)
     decision = decision_of(folder, architecture)
     batches = [batch for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)]
-    expected = torch_outputs(view, batches)
+    with torch.no_grad():
+        results = [view(*(batch[name] for name in view.input_names)) for batch in batches]
+    expected = [tuple(output.numpy() for output in outputs) for outputs in results]
     try:
         write_onnx(view, folder / FP32)
     except (RuntimeError, ArtifactError) as error:

@@ -112,10 +112,7 @@ def _pool(num_workers: int) -> ProcessPoolExecutor:
     return pool
 
 
-@lru_cache(maxsize=2)
-def _unpickled(function: bytes) -> Callable[[Any], Any]:
-    unpickled: Callable[[Any], Any] = ForkingPickler.loads(function)
-    return unpickled
+_unpickled = lru_cache(maxsize=2)(ForkingPickler.loads)
 
 
 def _apply(function: bytes, item: Any) -> Any:

@@ -47,20 +47,16 @@ def used_params(config: PipelineConfig) -> dict[str, Any]:
     return {**used, "pretrain": {"start_from": checkpoint_title(config.pretrain)}}
 
 
-def stage_metrics(config: PipelineConfig) -> dict[str, dict[str, float]]:
-    """Return the headline figures of the stages that ran: `{"sweep@docs_library": {"test/accuracy_mean": ...}}`."""
-    names = [stage.full_name(task) for stage in STAGES for task in (config.tasks if stage.per_task else [None])]
-    return {name: read_json(METRICS / f"{name}.json") for name in names if (METRICS / f"{name}.json").exists()}
-
-
 def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
     """Return what a model card states about how the model was made."""
     artifacts = (*OF_PRETRAINING, "pretrain") if config.pretrains else ()
     manifests = {name: ARTIFACTS / name / MANIFEST_NAME for name in artifacts}
+    names = [stage.full_name(task) for stage in STAGES for task in (config.tasks if stage.per_task else [None])]
+    metrics = {name: METRICS / f"{name}.json" for name in names if config.pretrains}
     return {
         "params": used_params(config),
         "commit": git_commit(),
-        "metrics": stage_metrics(config) if config.pretrains else {},
+        "metrics": {name: read_json(path) for name, path in metrics.items() if path.exists()},
         "manifests": {name: read_json(path) for name, path in manifests.items() if path.exists()},
     }
 

@@ -289,8 +289,7 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
         >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
         {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
     """
-    plain = {key: value if isinstance(value, str) else _json(value) for key, value in _leaves(mapping, "")}
-    return {key[:_MAX_KEY_CHARACTERS]: cut(value, MAX_PARAM_CHARACTERS) for key, value in plain.items()}
+    return {key[:_MAX_KEY_CHARACTERS]: cut(value, MAX_PARAM_CHARACTERS) for key, value in _leaves(mapping, "")}
 
 
 def cut(value: str, limit: int) -> str:
@@ -317,7 +316,7 @@ def metric_key(name: str) -> str:
     return name.replace("@", "_at_")
 
 
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and (value or not key):
         for name, item in value.items():
             yield from _leaves(item, f"{key}.{name}" if key else str(name))
@@ -325,11 +324,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             yield from _leaves(item, f"{key}.{index}" if key else str(index))
     else:
-        yield key, value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+        yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
