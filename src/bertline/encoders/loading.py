@@ -78,9 +78,9 @@ def load_model(
     if family_of(folder)[0].wrapping is not None:
         from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
 
-        if head == "vectors":
-            return BertTextEncoder(load_wrapped_encoder(folder, dropout_prob=dropout_prob), pooling=pooling)
         dropouts = None if dropout_prob is None else (dropout_prob, dropout_prob)
+        if head == "vectors":
+            return BertTextEncoder(load_wrapped_encoder(folder, dropout_probs=dropouts), pooling=pooling)
         both = head == "mlm" and architecture_of(folder) == "BertForPreTraining"
         kind = "pretraining" if both else head
         return load_wrapped(folder, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)

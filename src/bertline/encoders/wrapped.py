@@ -274,9 +274,8 @@ def load_wrapped(
     return model
 
 
-def load_wrapped_encoder(folder: Path, *, dropout_prob: float | None = None) -> WrappedEncoder:
+def load_wrapped_encoder(folder: Path, *, dropout_probs: Dropouts | None = None) -> WrappedEncoder:
     """Load the encoder of a folder of a wrapped family."""
-    dropout_probs = None if dropout_prob is None else (dropout_prob, dropout_prob)
     return _loaded(folder, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)[1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, config_mapping, read_config, read_labels
 from bertline.modeling.text_vectors import read_text_vector_modules
 from bertline.modeling.weight_files import read_weight_names
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
 
@@ -37,18 +39,11 @@ _DOC_STRIDE = 128
 _IOB2_LABEL = re.compile(r"O|[BI]-.+")
 # Training settings; unused, since the model is not trained.
 _NEVER_TRAINED: dict[str, Any] = {
-    "source": None,
-    "num_train_rows": None,
+    **dict.fromkeys(["source", *(field.name for field in fields(BaseTaskConfig))]),
     "label_efficiency_rows": (),
-    "max_dev_rows": None,
-    "max_test_rows": None,
     "dev_fraction": 0.0,
     "test_fraction": 0.0,
     "split_seed": 0,
-    "start_from": None,
-    "teacher": None,
-    "unlabelled": None,
-    "num_trials": None,
     "space": {},
     "fine_tuning": {},
 }
@@ -106,7 +101,7 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
     if not {"classifier.weight", "qa_outputs.weight"} & weights:
         return None
     labels = read_labels(folder) if "classifier.weight" in weights else ()
-    base = {"max_length": max_length, **_NEVER_TRAINED}
+    base = {**_NEVER_TRAINED, "max_length": max_length}
     word_settings: dict[str, Any] = {
         "word_logits": "first",
         "word_case": "plain",

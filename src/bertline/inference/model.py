@@ -285,8 +285,8 @@ class LoadedModel:
         read = require_texts(documents, "documents")
         if not read:
             raise DataError("documents is empty; give at least one to search in.")
-        index = VectorIndex(_unit(self.embed(read, role="document")))
-        return best_hits(index, _unit(self.embed(queries, role="query")), row_ids(len(index)), top_k)
+        index = VectorIndex(unit(self.embed(read, role="document")))
+        return best_hits(index, unit(self.embed(queries, role="query")), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
@@ -362,11 +362,7 @@ class LoadedModel:
                 states, mask = self.encoder(**inputs).hidden_states, inputs["attention_mask"]
                 found = pooled(states, mask, how) if modules is None else modules.vectors(states, mask)
             vectors[indices] = found.cpu().numpy()
-        # Only a sequence of the maximum length can have been truncated; those few are tokenized again in full.
-        full = [read[i] for i in np.flatnonzero(sequences.lengths == max_length)]
-        return vectors, sum(
-            len(ids) + self.tokenizer.single.num_special > max_length for ids in self.tokenizer.encode_literally(full)
-        )
+        return vectors, int(sequences.cut.sum())
 
     def attentions(self, text: str, text_pair: str | None = None) -> Attentions:
         """Return the S tokens of a text (or pair) and the attention probabilities [L layers, N heads, S, S]."""
@@ -432,8 +428,8 @@ class LoadedModel:
             raise DataError(f"{word!r} has no token in the vocabulary of {self.name}; give a word that it has.")
         if top_k < 1:
             raise DataError(f"top_k is {top_k}; give 1 or more.")
-        table = _unit(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
-        similarity = table @ _unit(table[ids].mean(0, keepdims=True))[0]
+        table = unit(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
+        similarity = table @ unit(table[ids].mean(0, keepdims=True))[0]
         left_out = tokenizer.special_ids.union(ids)
         similarity[list(left_out)] = -np.inf
         best = np.argsort(-similarity, kind="stable")[: min(top_k, tokenizer.vocab_size - len(left_out))]
@@ -488,5 +484,6 @@ class LoadedModel:
         return ArtifactError(f"{self.name} cannot {what}: it has no {head}. Load {where} instead.")
 
 
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return vectors of length 1."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -384,10 +384,7 @@ def _digest_of(model: LoadedModel) -> str:
 
 def _schema(source: Path, layout: TableLayout) -> pa.Schema:
     """Return the columns of the input with their types: a Parquet file's own, or those that hold all rows."""
-    if format_read(source, layout) != "parquet":
-        records = progress(read_rows(source, layout), description=f"{source.name}: types of the columns")
-        return widened_schema(blocks_of(records))
-    try:
+    if format_read(source, layout) == "parquet":
         return pq.read_schema(source)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{source} is not a whole Parquet file ({error}). Copy it again.") from error
+    records = progress(read_rows(source, layout), description=f"{source.name}: types of the columns")
+    return widened_schema(blocks_of(records))

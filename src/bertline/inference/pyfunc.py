@@ -7,12 +7,11 @@ those that `bertline predict` reads from a file, and the columns of the answer a
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,6 @@ from bertline.inference.row_files import cell
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Retrieval
 from bertline.modeling.families import FAMILIES
-from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_source import Record
 from bertline.tracking.registration import Serving
 
@@ -77,14 +75,6 @@ class GivenDocuments(TaskPredictor):
 
     top_k = 10
     """Number of documents to return per query."""
-
-    def with_top_k(self, top_k: Any) -> Self:
-        """Return a copy with another number of documents."""
-        if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
-            raise DataError(f"top_k is {top_k!r}; expected a whole number, at least 1.")
-        copied = copy.copy(self)
-        copied.top_k = int(top_k)
-        return copied
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return [*super().file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]
@@ -140,8 +130,11 @@ class ServedModel:
             columns = self.inputs(pair=PAIR_COLUMN in model_input.columns)
             values = _values_of(model_input, columns, self._settings.max_request_bytes if in_server() else None)
             predictor = self.predictor
-            if isinstance(predictor, GivenDocuments) and params:
-                predictor = predictor.with_top_k(params.get("top_k", predictor.top_k))
+            if isinstance(predictor, GivenDocuments):
+                top_k = (params or {}).get("top_k", GivenDocuments.top_k)
+                if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
+                    raise DataError(f"top_k is {top_k!r}; expected a whole number, at least 1.")
+                predictor.top_k = int(top_k)
             rows = predictor.file_outputs(*values)
         if in_server():
             return rows
@@ -213,10 +206,6 @@ def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int |
         for name, value in record.values.items():
             if value == []:
                 raise DataError(f"{record.where}: column {name!r} is an empty list; give at least one text.")
-            try:
-                require_whole_characters(value)
-            except BadRow as bad:
-                raise DataError(f"{record.where}: column {name!r}: {bad}. Correct the text.") from None
     return [[cell(record, column) for record in records] for column in columns]
 
 

@@ -107,10 +107,6 @@ def cell(record: Record, column: InputColumn) -> Any:
     if column.holds == "texts" and isinstance(value, str):
         with suppress(json.JSONDecodeError):
             value = json.loads(value)
-        try:
-            require_whole_characters(value)
-        except BadRow as bad:
-            raise DataError(f"{record.where}: column {column.name!r}: {bad}. Fix or drop the row.") from bad
     if column.holds == "text" and not isinstance(value, str):
         value = value if (text := text_in(value)) is None else text
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
@@ -123,6 +119,10 @@ def cell(record: Record, column: InputColumn) -> Any:
         raise DataError(
             f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Fix or drop the row."
         )
+    try:
+        require_whole_characters(value)
+    except BadRow as bad:
+        raise DataError(f"{record.where}: column {column.name!r}: {bad}. Fix or drop the row.") from bad
     if not column.may_be_empty and not "".join(value).strip():
         raise DataError(f"{record.where}: column {column.name!r} is empty. Fix or drop the row.")
     return value

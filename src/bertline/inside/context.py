@@ -23,7 +23,7 @@ from bertline.finetuning.encoding import Sequences, assemble, encode_texts, scor
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
-from bertline.inference.model import LoadedModel
+from bertline.inference.model import LoadedModel, unit
 from bertline.tokenization.vocabulary import MASK
 
 Values = NDArray[Any]
@@ -161,7 +161,7 @@ def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]
     (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
     alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
     for name, states in vectors.items():
-        similarity = _unit(states) @ _unit(states).T
+        similarity = unit(states) @ unit(states).T
         right = label[np.where(apart, similarity, -np.inf).argmax(1)] == label
         within, between = similarity[alike & apart].mean().item(), similarity[~alike].mean().item()
         rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean().item()})
@@ -184,7 +184,7 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     sides = [places(model, *side) for side in zip(zip(*texts, strict=True), zip(*spans, strict=True), strict=True)]
     right = {"most frequent answer": same == (same[~test].mean() >= 0.5)}
     for name, first in sides[0][0].items():
-        cosine = (_unit(first) * _unit(sides[1][0][name])).sum(1)
+        cosine = (unit(first) * unit(sides[1][0][name])).sum(1)
         thresholds = np.append(np.unique(cosine[~test]), np.inf)
         best = ((cosine[~test] >= thresholds[:, None]) == same[~test]).sum(1).argmax()
         right[name] = (cosine >= thresholds[best]) == same
@@ -264,7 +264,7 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     known = [(name, ids) for name, ids in known if not np.isin(ids, special).any() and ids[3] not in ids[:3]]
     if not known:
         raise DataError(f"none of the {len(rows)} analogies has four words of one token each, the last one new.")
-    table = _unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
+    table = unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
     sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
     others = np.setdiff1d(np.arange(len(table)), special)
     (a, b, c, wanted), (x, y) = every.T, generator(seed, "analogies").choice(others, size=(2, len(every)))
@@ -393,10 +393,6 @@ def _sample(documents: Documents, most: int, seed: int, *, ahead: int) -> list[t
     """Draw document and place of sentences with at least `ahead` others behind them."""
     every = [(d, s) for d, document in enumerate(documents) for s in range(len(document) - ahead)]
     return [every[index] for index in generator(seed, "sample").permutation(len(every))[:most]]
-
-
-def _unit(vectors: Values) -> Values:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def _lines(path: Path, *, blank: bool = False) -> list[tuple[int, str]]:
