@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -34,7 +33,7 @@ from bertline.modeling.layers import LayerDetail, gather_positions
 from bertline.modeling.weight_files import (
     POSITIONS,
     WEIGHTS_NAME,
-    WRAPPERS,
+    WRAPPER,
     read_weight_shapes,
     require_finite,
     write_weights,
@@ -51,7 +50,6 @@ _CLASSES = {
     "detector": transformers.ElectraForPreTraining,
     "encoder": transformers.AutoModel,
 }
-_WRAPPER = rf"^(?:{'|'.join(map(re.escape, WRAPPERS))})+"
 _SENTENCE_ORDER = "sop_classifier"
 """Name of ALBERT's head of sentence order."""
 Dropouts = tuple[float, float]
@@ -404,7 +402,7 @@ def _loaded(
                 config.legacy = True  # the one of two equal heads that needs no word embeddings handed to it
             hf, found = _CLASSES[head].from_pretrained(
                 folder,
-                key_mapping={_WRAPPER: "", **family.wrapping.other_names},
+                key_mapping={WRAPPER: "", **family.wrapping.other_names},
                 config=config,
                 local_files_only=True,
                 use_safetensors=True,

@@ -34,7 +34,6 @@ PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
 # Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
-# Number of rows in a row group of a joined Parquet file.
 _ROW_GROUP = 1 << 14
 _BY_ENDING: dict[str, RowFormat] = {".txt": "txt", **FORMATS_BY_ENDING}
 _MISFITS = (pa.ArrowException, TypeError, OverflowError)

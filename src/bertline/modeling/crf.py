@@ -73,7 +73,13 @@ class LinearChainCrf(nn.Module):
         Returns:
             [B], at most 0.
         """
-        return self._path_score(emissions, labels, lengths) - self.log_partition(emissions, lengths)
+        start, transitions, end = self.scores()
+        inside = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
+        of_words = emissions.gather(2, labels[:, :, None])[:, :, 0] * inside
+        of_steps = transitions[labels[:, :-1], labels[:, 1:]] * inside[:, 1:]
+        last = labels.gather(1, lengths[:, None] - 1)[:, 0]
+        score = start[labels[:, 0]] + of_words.sum(1) + of_steps.sum(1) + end[last]
+        return score - self.log_partition(emissions, lengths)
 
     def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
         """Return [B], the log of the sum of `exp(score)` over all label sequences (forward algorithm)."""
@@ -123,14 +129,6 @@ class LinearChainCrf(nn.Module):
         behind = torch.arange(emissions.shape[1], device=emissions.device) >= lengths[:, None]
         labels = torch.stack(path[::-1], dim=1).masked_fill(behind, 0)
         return labels, self.log_likelihood(emissions, labels, lengths)
-
-    def _path_score(self, emissions: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
-        start, transitions, end = self.scores()
-        inside = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
-        of_words = emissions.gather(2, labels[:, :, None])[:, :, 0] * inside
-        of_steps = transitions[labels[:, :-1], labels[:, 1:]] * inside[:, 1:]
-        last = labels.gather(1, lengths[:, None] - 1)[:, 0]
-        return start[labels[:, 0]] + of_words.sum(1) + of_steps.sum(1) + end[last]
 
 
 class BertForTokenClassificationWithCrf(nn.Module):

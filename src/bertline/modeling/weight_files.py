@@ -27,8 +27,8 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 _PICKLE_NAMES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = ("F32", "F16", "BF16", "F64")
-WRAPPERS = ("module.", "_orig_mod.")
-"""Prefixes that wrappers of a model give to the names of all its weights."""
+WRAPPER = r"^(?:module\.|_orig_mod\.)+"
+"""What `DataParallel` and `torch.compile`, one perhaps in the other, put before the names of all weights."""
 _DECODER = "cls.predictions.decoder.weight"
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 POSITIONS = "bert.embeddings.position_embeddings.weight"
@@ -153,16 +153,13 @@ def _names_in(folder: Path) -> dict[str, str]:
 
 def _without_wrappers(keys: Iterable[str], folder: Path) -> dict[str, str]:
     """Return names without the prefixes of `DataParallel` and `torch.compile`, by the names in the files."""
-    names = {key: key for key in keys}
-    for prefix in WRAPPERS * 2:  # one may be in the other
-        wrapped = [key for key, name in names.items() if name.startswith(prefix)]
-        if wrapped and len(wrapped) < len(names):
-            other = next(key for key in names if key not in wrapped)
-            raise ArtifactError(
-                f"{folder} has two sets of weights: {len(wrapped)} names begin with {prefix}, such as {wrapped[0]}, "
-                f"and {len(names) - len(wrapped)} do not, such as {other}. Save the model inside the wrapper alone."
-            )
-        names = {key: name.removeprefix(prefix) for key, name in names.items()}
+    names = {key: re.sub(WRAPPER, "", key) for key in keys}
+    examples = {key.removesuffix(name): key for key, name in names.items()}
+    if len(examples) > 1:
+        raise ArtifactError(
+            f"{folder} has {len(examples)} sets of weights, whose names begin otherwise: "
+            f"{' and '.join(examples.values())} are examples. Save the model inside the wrapper alone."
+        )
     return names
 
 

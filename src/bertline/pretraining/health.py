@@ -245,7 +245,10 @@ class DivergenceGuard:
     def accepts_row(self, step: int, metrics: Mapping[str, float], *, num_steps: int) -> bool:
         """Check the row of the last `num_steps` steps. False: it must not be written, and training must roll back."""
         alarms = self._monitor.take(step, metrics) if self._machine.ranks.is_first else []
-        fatal = next((alarm for alarm in alarms if self._is_fatal(alarm)), None)
+        # After a spike, training can continue without a rollback.
+        rolls_back = self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
+        fatal_kinds = ("non_finite", "spike") if rolls_back else ("non_finite",)
+        fatal = next((alarm for alarm in alarms if alarm.kind in fatal_kinds), None)
         for alarm in alarms:
             if alarm is not fatal:
                 warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
@@ -264,11 +267,6 @@ class DivergenceGuard:
         fatal = message and Alarm(kind="non_finite", step=step, message=message, advice=_CALMER)
         # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.
         return self._agree(fatal or None, step, step - int(total["steps"] or self._steps_of_row))
-
-    def _is_fatal(self, alarm: Alarm) -> bool:
-        # After a spike, training can continue without a rollback.
-        rolls_back = self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
-        return alarm.kind == "non_finite" or (alarm.kind == "spike" and rolls_back)
 
     def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
         """Return whether no rank found a fatal problem; otherwise set `failure` on every rank."""

@@ -91,7 +91,12 @@ def search_splits(
     }
     bad_rows.end()
     dropped = Counter(bad_rows.dropped)
-    relevant = {split: _with_relevant(task, split, judged, dropped) for split, judged in judgements.items()}
+    relevant: dict[SplitName, _Judged] = {}
+    for split, judged in judgements.items():
+        relevant[split] = {query: of_query for query, of_query in judged.items() if max(of_query.values()) > 0}
+        dropped["query_without_relevant_document"] += len(judged) - len(relevant[split])
+        if not relevant[split]:
+            raise DataError(f"tasks.{task}: no query of the {split} judgements has a relevant document (above 0).")
     dropped["query_without_judgements"] += len(queries) - len({query for each in judgements.values() for query in each})
     # A split that was cut uses the judgements of the split it was cut from.
     source_of_cuts = relevant.get("train", relevant["test"])
@@ -151,14 +156,6 @@ def _judged(
             message = f"{where} gives {document!r} the relevance {relevance}; an earlier line gave it {before}."
             bad_rows.report("contradicting_judgement", message)
     return judged
-
-
-def _with_relevant(task: str, split: SplitName, judged: _Judged, dropped: Counter[str]) -> _Judged:
-    with_relevant = {query: of_query for query, of_query in judged.items() if max(of_query.values()) > 0}
-    dropped["query_without_relevant_document"] += len(judged) - len(with_relevant)
-    if not with_relevant:
-        raise DataError(f"tasks.{task}: no query of the {split} judgements has a relevant document (above 0).")
-    return with_relevant
 
 
 def _chosen_queries(

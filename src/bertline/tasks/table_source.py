@@ -283,7 +283,13 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: 
     """Read the splits of a Hugging Face dataset through `datasets`; only data files, never a dataset's code."""
 
     def rows_of(split: str) -> list[LabelledRow[Label]]:
-        data = _dataset(config, split)
+        try:
+            data = open_dataset(config, split, streaming=False)
+        except Exception as error:  # the hub client raises exceptions of many libraries
+            raise DataError(
+                f"The dataset {config.name!r} cannot be read (subset {config.subset!r}, split {split!r}, "
+                f"revision {config.revision!r}): {error}"
+            ) from error
         # With several labels per row, the feature is a list of class labels.
         feature = data.features.get(config.label_column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
@@ -293,16 +299,6 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: 
     named = {"train": config.train_split, "dev": config.dev_split, "test": config.test_split}
     named |= {f"test_{name}": split for name, split in config.extra_tests.items()}
     return {split: rows_of(name) for split, name in named.items() if name is not None}
-
-
-def _dataset(config: HubSourceConfig, split: str) -> Any:
-    try:
-        return open_dataset(config, split, streaming=False)
-    except Exception as error:  # the hub client raises exceptions of many libraries
-        raise DataError(
-            f"The dataset {config.name!r} cannot be read (subset {config.subset!r}, split {split!r}, "
-            f"revision {config.revision!r}): {error}"
-        ) from error
 
 
 def read_table(

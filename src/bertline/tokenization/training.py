@@ -84,7 +84,7 @@ class Merger:
         """Merge all occurrences of the pair and return the new subword."""
         left, right = pair >> _BITS, pair & ((1 << _BITS) - 1)
         token = self._names[left] + self._names[right].removeprefix(CONTINUATION)
-        # Different pairs can give the same subword, which is one symbol.
+        # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is one symbol.
         number = self._numbers.setdefault(token, len(self._names))
         if number == len(self._names):
             self._names.append(token)
@@ -212,7 +212,6 @@ def train_wordpiece(
                 f"tokenizer.vocab_size to {len(tokens)} or less, raise tokenizer.max_alphabet, or give more text; a "
                 "language written without spaces has to be segmented first."
             )
-        # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is added only once.
         token = merger.merge(pair)
         if token not in known:
             known.add(token)
