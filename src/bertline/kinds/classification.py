@@ -206,7 +206,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         smallest = splits["train"][: fewest_train_rows(config, len(splits["train"]))]
         label_sets = [", ".join(sorted(row.label)) or "no label" for row in smallest]
         require_different(name, label_sets, "train rows have the label", "Check source.label_column.")
-        counts = {split: Counter(label for row in rows for label in row.label) for split, rows in splits.items()}
         return BuiltTask(
             splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},
             labels=tuple(labels),
@@ -215,9 +214,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             targets={split: {tuple(sorted(row.label)) for row in rows} for split, rows in splits.items()},
             more={
                 "pair": any(row.text_pair is not None for row in splits["train"]),
-                "labels_by_split": {
-                    split: {label: of_split[label] for label in labels} for split, of_split in counts.items()
-                },
+                "labels_by_split": counts_of_labels(splits, labels),
             },
         )
 
@@ -621,6 +618,12 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits, d
             f"{labels[1]!r}, ...). Is source.label_column the right column?"
         )
     return labels
+
+
+def counts_of_labels(splits: Mapping[SplitName, list[Row]], labels: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Count the labels (`label`) of the rows of each split, in the order of the labels."""
+    counts = {split: Counter(label for row in rows for label in row.label) for split, rows in splits.items()}
+    return {split: {label: of_split[label] for label in labels} for split, of_split in counts.items()}
 
 
 def with_known_labels(

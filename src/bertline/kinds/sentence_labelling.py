@@ -8,7 +8,6 @@ References:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ from bertline.kinds.base import (
     require_texts,
     row_ids,
 )
-from bertline.kinds.classification import check_labels, with_known_labels
+from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
 from bertline.tasks.bad_rows import BadRow, BadRows, label_in
 from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
@@ -215,18 +214,13 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         smallest = stored["train"].labels[: fewest_train_rows(config, len(stored["train"]))]
         found = [labels[number] for of_row in smallest for number in of_row]
         require_different(name, found, "sentences of train rows have the label", "Check source.labels_column.")
-        counts = {split: Counter(label for row in rows.labels for label in row) for split, rows in stored.items()}
+        counts = counts_of_labels(splits, labels)
         return BuiltTask(
             splits={**stored},
             labels=labels,
             dropped=bad_rows.dropped + dropped,
-            targets={split: {(labels[number],) for number in of_split} for split, of_split in counts.items()},
-            more={
-                "labels_by_split": {
-                    split: {label: of_split[number] for number, label in enumerate(labels)}
-                    for split, of_split in counts.items()
-                }
-            },
+            targets={split: {(label,) for label in of_split if of_split[label]} for split, of_split in counts.items()},
+            more={"labels_by_split": counts},
         )
 
     # ---- the model
