@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from bertline.cli.composition import composing
-from bertline.cli.finetune import build_rows, sweep
+from bertline.cli.finetune import build_rows, start_of, sweep
 from bertline.cli.project import of_caller
-from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import read_json, sha256_of_json, write_atomically, write_json
 from bertline.foundation.progress import say
-from bertline.run.stages import stage_named
 from bertline.sweep.glue import FoundSet, found_sets, glue_average, glue_markdown, glue_row, task_of
 from bertline.tokenization.vocabulary import resolve_folder
 
@@ -51,15 +50,8 @@ def glue(composed: dict[str, Any]) -> None:
 
 def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
     """Return `start_from` (with absolute paths; None for the pipeline's own encoder) and the encoder's folder."""
-    start = composed["start_from"]
-    if start is not None and of_caller(start).exists():
-        start = str(of_caller(start).resolve())
-    if start is not None:
-        return start, resolve_folder(start)
-    folder = Path(stage_named("pretrain").output)
-    if not folder.exists():
-        raise ConfigError(f"{folder} is missing: run `dvc repro` first, or name an encoder with start_from=FOLDER.")
-    return None, folder
+    named = start_of(composed["start_from"])
+    return None if composed["start_from"] is None else named, resolve_folder(named)
 
 
 def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[str, Any]:
