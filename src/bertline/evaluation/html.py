@@ -3,8 +3,8 @@ shows them, and the HTML of the errors of a task."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
+from html import escape
 from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -15,16 +15,6 @@ from bertline.tasks.metrics import metric_name as metric_name
 
 _FEW = 6
 """Number of names that `counted` lists."""
-
-
-def escape(text: object) -> str:
-    """Escape any text for HTML; the user's corpus may contain anything.
-
-    Example:
-        >>> escape("<script>")
-        '&lt;script&gt;'
-    """
-    return html.escape(str(text), quote=True)
 
 
 def in_unit(value: float, unit: Literal["nats", "fraction"]) -> str:
