@@ -22,7 +22,6 @@ from typing import IO, Any, TextIO
 
 from bertline.foundation.errors import ArtifactError, BertlineError, DataError, MachineError
 
-_CHUNK_BYTES = 1 << 20
 _RANDOM_CHARACTERS = 8  # added to the name of a temporary file, as tempfile does for a folder
 _PARTIAL = ".partial"
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -335,11 +334,8 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 def sha256_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
     with path.open("rb") as handle:
-        while chunk := handle.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def sha256_of_path(path: Path) -> str:

@@ -101,19 +101,15 @@ def refuse_unknown_parts() -> None:
     A misspelt parameter would be ignored, and a column may be named by a user's text (the first line of a CSV without a
     header), which the warning writes to the log. MLflow's warning is the only place that sees them.
     """
-    logger = logging.getLogger(mlflow.models.utils.__name__)
-    if not any(isinstance(known, _RefuseDropped) for known in logger.filters):
-        logger.addFilter(_RefuseDropped())
+    logging.getLogger(mlflow.models.utils.__name__).addFilter(_refuse_dropped)
 
 
-class _RefuseDropped(logging.Filter):
-    """Raises the warning as an error; MLflow answers it like those that it raises itself."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if in_server() and message.startswith(_DROPPED):
-            raise MlflowException.invalid_parameter_value(
-                f"{message} The model refuses a request with unknown columns or parameters. Leave them out, or correct "
-                "their names."
-            )
-        return True
+def _refuse_dropped(record: logging.LogRecord) -> bool:
+    """Raise the warning as an error; MLflow answers it like those that it raises itself."""
+    message = record.getMessage()
+    if in_server() and message.startswith(_DROPPED):
+        raise MlflowException.invalid_parameter_value(
+            f"{message} The model refuses a request with unknown columns or parameters. Leave them out, or correct "
+            "their names."
+        )
+    return True
