@@ -31,21 +31,6 @@ _NAMED = ("python", "torch", "pytorch-lightning", "tokenizers", "numpy", "optuna
 """Versions that the report names; provenance.json has all of them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Provenance:
-    """Where the result of one stage comes from; what is not known is empty."""
-
-    stage: str
-    """Name of the stage in DVC, such as `sweep@docs_library`."""
-    ended: str
-    """When the work ended, as `2026-11-23 18:20 UTC`."""
-    commit: str
-    fingerprint: str
-    machine: str
-    """Processor or GPUs; no host name."""
-    versions: Mapping[str, str]
-
-
 RESULT_FORMAT = 4
 """Supported format version of the sweep's result.json."""
 ARMS = ("encoder", "combined", "without_teacher", "random_weights")
@@ -139,8 +124,8 @@ class Facts:
     alarms: list[dict[str, Any]]
     """Alarms of pretraining."""
     tasks: list[TaskFacts]
-    provenance: list[Provenance]
-    """Provenance of pretraining and of each sweep; those that are not recorded are left out."""
+    provenance: list[dict[str, Any]]
+    """Where pretraining and each sweep come from (`write_provenance`); those that are not recorded are left out."""
 
     @property
     def pretrained_by(self) -> Objective:
@@ -171,16 +156,17 @@ class Facts:
         """Return when, from what and on what the results were made, by name; what is not known is left out."""
         found, sections = self.provenance, self.params
         seeds = [f"{_SEEDS[name]} {sections[name]['seed']}" for name in _SEEDS if "seed" in sections.get(name, {})]
-        commits = {one.stage: one.commit[:_SHORT] + " with changes" * one.commit.endswith("+changes") for one in found}
-        versions = (_by_stage({one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
+        commits = {one["stage"]: one["commit"] for one in found}
+        shown = {stage: c[:_SHORT] + " with changes" * c.endswith("+changes") for stage, c in commits.items()}
+        versions = {name: _by_stage({one["stage"]: one["versions"].get(name, "") for one in found}) for name in _NAMED}
         facts = {
-            "finished": max((one.ended for one in found), default=""),
-            "commit": _by_stage(commits),
+            "finished": max((one["ended"] for one in found), default=""),
+            "commit": _by_stage(shown),
             "preset": str(sections.get("evaluate", {}).get("preset", "")),
             "seeds": ", ".join(seeds),
-            "machine": _by_stage({one.stage: one.machine for one in found}),
-            "versions": ", ".join(f"{name} {shown}" for name, shown in zip(_NAMED, versions, strict=True) if shown),
-            "fingerprint": f"{found[0].stage} {found[0].fingerprint}" if found else "",
+            "machine": _by_stage({one["stage"]: one["machine"] for one in found}),
+            "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+            "fingerprint": f"{found[0]['stage']} {found[0]['fingerprint']}" if found else "",
             "training time": "" if self.taken_from else duration(self.training["train_time_s"]),
         }
         return {name: fact for name, fact in facts.items() if fact}
@@ -217,7 +203,7 @@ def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
         mask_predictions=read_json_lines(pipeline.pretrain / "mask_predictions.jsonl"),
         alarms=read_json_lines(pipeline.pretrain / "health.jsonl"),
         tasks=[_task_facts(pipeline, name) for name in pipeline.sweeps],
-        provenance=[Provenance(**read_json(path)) for path in provenances if path.exists()],
+        provenance=[read_json(path) for path in provenances if path.exists()],
     )
 
 
