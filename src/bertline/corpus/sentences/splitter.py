@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from bertline.corpus.sentences.learned import Knowledge
@@ -30,7 +29,7 @@ class Splitter(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SentenceSettings(ABC):
+class SentenceSettings:
     """Settings of every kind of sentence splitting.
 
     A kind is one file of `corpus/sentences`, which `corpus/reader.py` lists in `SentencesConfig`.
@@ -41,9 +40,9 @@ class SentenceSettings(ABC):
     headings: Literal["stay", "joined", "dropped"]
     """Headings (`is_heading`): sentences of their own, the beginning of the next one, or left out and counted."""
 
-    @abstractmethod
     def splitter(self, knowledge: Knowledge) -> Splitter:
-        """Make the splitter from what the corpus says of its words: nothing where a kind does not learn."""
+        """Make the splitter from what the corpus says of its words; a kind that does not learn is one itself."""
+        return cast("Splitter", self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,10 +54,6 @@ class RulesConfig(SentenceSettings):
     def __post_init__(self) -> None:
         raise ValueError("kind is rules, which is no more: use learned (corpus/sentences=learned)")
 
-    def splitter(self, knowledge: Knowledge) -> Splitter:
-        """Return nothing: there is no such configuration."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinesConfig(SentenceSettings):
@@ -66,10 +61,6 @@ class LinesConfig(SentenceSettings):
 
     kind: Literal["lines"]
     keeps_lines: ClassVar[bool] = True
-
-    def splitter(self, knowledge: Knowledge) -> Splitter:
-        """Return itself."""
-        return self
 
     def split(self, paragraph: str) -> list[str]:
         r"""Return the lines.
@@ -100,10 +91,6 @@ class RegexConfig(SentenceSettings):
                 f"pattern {problem}; found {self.pattern!r}. Quote it in YAML with single quotes, for example "
                 r"'[.!?]+(?=\s)'"
             )
-
-    def splitter(self, knowledge: Knowledge) -> Splitter:
-        """Return itself."""
-        return self
 
     def split(self, paragraph: str) -> list[str]:
         r"""Return the texts between the ends of matches, without white space around them.
