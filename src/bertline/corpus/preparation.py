@@ -112,9 +112,9 @@ class Preparation:
         source, folder = shard
         config, drops = self.config, Drops()
         knowledge = Knowledge.read(self.knowledge[source]) if self.knowledge else nothing_learned()
-        documents = read_source(folder)
-        if config.cleaning.is_active:
-            documents = drops.run(partial(clean_document, config=config.cleaning, plan=read_plan(self.plan)), documents)
+        cleaning, documents = config.cleaning, read_source(folder)
+        if cleaning.fix_mojibake or cleaning.markup != "keep" or cleaning.learns:
+            documents = drops.run(partial(clean_document, config=cleaning, plan=read_plan(self.plan)), documents)
         split = partial(
             split_document,
             splitter=config.sentences.splitter(knowledge),

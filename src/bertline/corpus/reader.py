@@ -56,11 +56,6 @@ class CleaningConfig:
             )
 
     @property
-    def is_active(self) -> bool:
-        """Whether anything is looked at."""
-        return self.fix_mojibake or self.markup != "keep" or self.learns
-
-    @property
     def learns(self) -> bool:
         """Whether the corpus is read beforehand."""
         return self.join_hyphens or self.repeated_lines is not None

@@ -44,10 +44,13 @@ def prepared_views(config: TrackingConfig, server: str, *, prefix: str, champion
 def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]]:
     experiment = store.experiment_id()
     runs = store.find_runs({})[::-1]  # newest first
-    yield (
-        "all runs",
-        f"experiments/{experiment}/runs?{_query({'viewStateShareKey': _show_scores(store, runs), **_WORKFLOW})}",
-    )
+    # The columns of all runs: MLflow's own are hashes of data; others it keeps in each browser, or in this tag.
+    newest = [run for run in runs if PIPELINE_KEY_TAG in run.data.tags][:_RUNS]
+    scores = sorted({key for run in newest for key in run.data.metrics if "/dev_" not in key})
+    # Without a filter of its own, the page would keep the one that was last used.
+    view = {"selectedColumns": [f"metrics.`{key}`" for key in scores], "searchFilter": ""}
+    store.client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{_SCORES}", json.dumps(view))
+    yield "all runs", f"experiments/{experiment}/runs?{_query({'viewStateShareKey': _SCORES, **_WORKFLOW})}"
     if (reported := _reported(store, runs)) is not None:
         yield "newest report", f"experiments/{experiment}/runs/{reported}/artifacts/{REPORT}?{_query(_WORKFLOW)}"
     # What has no score draws no line, and takes away those of the others: the page compares what all have.
@@ -80,19 +83,6 @@ def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]
             yield f"failed trials of {name}", f"experiments/{experiment}/runs?{_query(shown)}"
     # Not the registry's list, which drops the workflow from its address and then shows the browser's, at first GenAI.
     yield "models", f"experiments/{experiment}/models?{_query(_WORKFLOW)}"
-
-
-def _show_scores(store: Store, newest_first: list[Any]) -> str:
-    """Store the view of the table of runs whose columns are the scores of pipelines, and return its key.
-
-    MLflow's own columns are hashes of data; others it keeps in each browser, or in a tag of the experiment.
-    """
-    pipelines = [run for run in newest_first if PIPELINE_KEY_TAG in run.data.tags][:_RUNS]
-    scores = sorted({key for run in pipelines for key in run.data.metrics if "/dev_" not in key})
-    # Without a filter of its own, the page would keep the one that was last used.
-    view = {"selectedColumns": [f"metrics.`{key}`" for key in scores], "searchFilter": ""}
-    store.client.set_experiment_tag(store.experiment_id(), f"mlflow.sharedViewState.{_SCORES}", json.dumps(view))
-    return _SCORES
 
 
 def _reported(store: Store, newest_first: list[Any]) -> str | None:
