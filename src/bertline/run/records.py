@@ -6,6 +6,7 @@ need is imported by each function: the recipe of the corpus does without torch.
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import os
 import re
@@ -41,43 +42,33 @@ _OTHER_FIGURES = 30
 """Most figures of a stage that its note lists; `figures.json` among the artifacts has all."""
 
 
-def opening_record(
-    config: PipelineConfig,
-    stage: Stage,
-    name: str,
-    *,
-    fingerprint: str,
-    made_of: Mapping[str, Any],
-    inputs: Mapping[str, Path],
-    tracked: dict[str, Any],
-) -> Record:
-    """Return what the runs of a stage, of this `name` with its task, and of its pipeline show from the start.
+def opening_record(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> Record:
+    """Return what the runs of a stage and of its pipeline show from the start.
 
     Args:
-        fingerprint: Digest of `made_of`, which identifies the stage's run.
-        made_of: Everything that the stage's result depends on: `sections`, and digests of `inputs`.
         tracked: Configuration that results depend on; with the commit, it identifies the pipeline's run.
+        enabled: Whether they are recorded.
     """
     commit = git_commit()
-    tags = {"git.commit": commit, **source_tags(f"pipelines/{stage.name}.py")}
+    tags = {"git.commit": commit, **source_tags(f"pipelines/{run.stage.name}.py")}
     if experiment := os.environ.get("DVC_EXP_NAME"):
         tags["dvc.experiment"] = experiment
-    digests = {f"bertline.input_sha256.{key}": sha for key, sha in made_of["inputs"].items()}
+    digests = {f"bertline.input_sha256.{key}": sha for key, sha in run.made_of["inputs"].items()}
     return Record(
-        tracking=config.tracking,
+        tracking=dataclasses.replace(run.config.tracking, enabled=enabled),
         opened_s=time.time(),
         stage=RunRecord(
-            key=fingerprint,
-            name=name,
-            params=made_of["sections"],
-            tags={**tags, "bertline.fingerprint": fingerprint, **digests},
-            inputs={key: (str(path), artifact_digest(path)) for key, path in inputs.items()},
-            attachments=list(stage.attachments),
-            tables=list(stage.tables),
+            key=run.fingerprint,
+            name=run.name,
+            params=run.made_of["sections"],
+            tags={**tags, "bertline.fingerprint": run.fingerprint, **digests},
+            inputs={key: (str(path), artifact_digest(path)) for key, path in run.inputs.items()},
+            attachments=list(run.stage.attachments),
+            tables=list(run.stage.tables),
         ),
         pipeline=RunRecord(
             key=sha256_of_json({"config": tracked, "commit": commit})[:12],
-            name=pipeline_name(config),
+            name=pipeline_name(run.config),
             params={key: value for key in _HEADLINE_PARAMS if (value := value_at(tracked, key)) is not None},
             tags=tags,
             config=tracked,

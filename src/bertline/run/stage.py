@@ -11,7 +11,6 @@ The work runs in the recipe's own process. Under DVC the result goes to `artifac
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pkgutil
 import shutil
@@ -117,17 +116,8 @@ class StageRun:
     @cached_property
     def records(self) -> Record:
         """What MLflow shows of this stage and of the pipeline; of the nodes of a run, only the first one records it."""
-        tracking = self.config.tracking
-        enabled = tracking.enabled and _node(self.stage, self.config).is_first
-        return opening_record(
-            dataclasses.replace(self.config, tracking=dataclasses.replace(tracking, enabled=enabled)),
-            self.stage,
-            self.name,
-            fingerprint=self.fingerprint,
-            made_of=self.made_of,
-            inputs=self.inputs,
-            tracked=without_untracked(to_mapping(self.config)),
-        )
+        enabled = self.config.tracking.enabled and _node(self.stage, self.config).is_first
+        return opening_record(self, without_untracked(to_mapping(self.config)), enabled=enabled)
 
     @property
     def engine(self) -> Engine:

@@ -16,6 +16,7 @@ from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Mlm, Objective
 from bertline.run.records import NAMES, add_result, headline, opening_record, pipeline_page, stage_page, write_headline
+from bertline.run.stage import StageRun
 from bertline.run.stages import stage_named
 from bertline.tracking.record import NAME_TAG, NOTE_TAG
 
@@ -45,15 +46,16 @@ def sweep_folder(folder: Path, **changes: Any) -> Path:
 
 def test_runs_of_a_pipeline_have_one_key_and_a_stage_its_own(config: PipelineConfig, tmp_path: Path) -> None:
     made_of = {"sections": {"model": {"hidden_size": 8}}, "inputs": {"examples": "5ha"}}
-    mapping = to_mapping(config)
-    given = {"made_of": made_of, "inputs": {"examples": tmp_path}, "tracked": mapping}
-    corpus, pretrain = (
-        opening_record(config, stage_named(name), name, fingerprint=name, **given) for name in ("corpus", "pretrain")
-    )
+    mapping, given = to_mapping(config), {"task_name": None, "inputs": {"examples": tmp_path}, "opened_s": 0.0}
+    runs = [
+        StageRun(config=config, stage=stage_named(name), made_of={**made_of, "code": name}, **given)
+        for name in ("corpus", "pretrain")
+    ]
+    corpus, pretrain = (opening_record(run, mapping, enabled=True) for run in runs)
     assert corpus.pipeline.key == pretrain.pipeline.key and corpus.stage.key != pretrain.stage.key
     assert pretrain.pipeline.name == "docs_tiny" and pretrain.pipeline.config == mapping
     assert pretrain.stage.params == {"model": {"hidden_size": 8}}
-    tags = {"bertline.fingerprint": "pretrain", "bertline.input_sha256.examples": "5ha"}
+    tags = {"bertline.fingerprint": runs[1].fingerprint, "bertline.input_sha256.examples": "5ha"}
     assert tags.items() <= pretrain.stage.tags.items()
     assert list(pretrain.stage.inputs) == ["examples"]
     assert "health.jsonl" in {one.path for one in pretrain.stage.files}
