@@ -69,7 +69,8 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
             f"runtime.launcher is slurm, but this machine has no {', '.join(missing)}. Run the command on a login node "
             "of the cluster, or start the work here with runtime/launcher=local."
         )
-    name, job_id = job_name(folder), None
+    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]  # the same run may be in two folders
+    name, job_id = f"bertline-{folder.parent.name}-{folder.name}-{place}", None
     try:
         job_id = _attached(folder, name) or _submitted(folder, function, runtime, name, ranks=ranks, freeze=freeze)
         return _followed(folder, name, job_id)
@@ -81,12 +82,6 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
             f"`scancel --name={name}` to end it",
             number,
         ) from None
-
-
-def job_name(folder: Path) -> str:
-    """Return the name of a run folder's job: stage, fingerprint, and a digest of where the folder lies."""
-    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]
-    return f"bertline-{folder.parent.name}-{folder.name}-{place}"
 
 
 def _attached(folder: Path, name: str) -> str | None:
@@ -258,7 +253,9 @@ def main(folder: Path, function: str) -> int:
         environment[JOINS] = os.environ["SLURM_ARRAY_TASK_ID"]
     if ranks:  # the first rank is on this node; names of nodes need not be names of hosts
         environment["MASTER_ADDR"] = address_of(os.environ["SLURMD_NODENAME"])
-        environment["MASTER_PORT"] = str(_free_port())
+        with socket.socket() as listener:  # a port computed from the job's number may be taken
+            listener.bind(("", 0))
+            environment["MASTER_PORT"] = str(listener.getsockname()[1])
     command = srun_command(folder, function, runtime, ranks=ranks)
     exit_status = signals.run(command, environment, folder=folder if ranks else None)
     status = read_status(folder)
@@ -343,13 +340,6 @@ def _requeued(job_id: str) -> int:
     say(f"job {job_id} is put back into the queue; its next start resumes")
     time.sleep(_REQUEUED_IN_S)  # Slurm ends the job meanwhile
     return TO_BE_REQUEUED
-
-
-def _free_port() -> int:
-    """Return a port of this node that nobody listens on; one computed from the job's number may be taken."""
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return int(listener.getsockname()[1])
 
 
 class Job(NamedTuple):
