@@ -226,7 +226,9 @@ def test_an_argument_of_predict_that_nothing_reads_is_an_error_that_names_what_i
         monkeypatch.setattr(predict, "given_overrides", lambda: list(overrides))
         asked = copy.deepcopy(composed("predict"))
         predict.check(
-            asked | dict(one.split("=") for one in overrides) | {"top_k": 3, "batch_size": 8, "probabilities": 3}
+            asked
+            | dict(one.split("=") for one in overrides)
+            | {"output": "x.jsonl", "top_k": 3, "batch_size": 8, "probabilities": 3}
         )
 
     with pytest.raises(ConfigError, match="means nothing here: it is for"):

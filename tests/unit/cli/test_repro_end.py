@@ -105,7 +105,7 @@ def test_make_repro_calls_it_with_the_status_of_dvc_which_make_reports(tmp_path:
     for name, program in (("bertline", "exit 0"), ("dvc", f"exit {status}"), ("python", 'echo "$@"')):
         (tmp_path / "venv/bin" / name).write_text(f"#!/bin/sh\n{program}\n")
         (tmp_path / "venv/bin" / name).chmod(0o755)
-    command = ["make", "-f", ROOT / "Makefile", "-o", "install", "repro", "VENV=venv"]
+    command = ["make", "--no-print-directory", "-f", ROOT / "Makefile", "-o", "install", "repro", "VENV=venv"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == f"-m bertline.cli.repro_end {status}\n"
     assert re.findall(r"Error (\d+)", done.stderr) == ([str(status)] if status else [])
