@@ -56,7 +56,7 @@ SAVED = {
     "cluster.md: configure runtime.launcher": ["runtime=slurm"],
     "continue.md: configure experiment=domain ": ["schedule.num_warmup_steps=50"],
 }
-RESTATED = ("runtime.num_nodes=2",)  # what runtime=slurm has, next to what differs
+RESTATED = ("runtime.num_nodes=2", "runtime.num_devices=8")  # what runtime=slurm has, next to what differs
 READERS = re.compile(r"=(\w*reviews|markdown|mlm_z|sgd|NAME|\.\.\.|\[\.\.\.\])( |$)")
 SEARCH = re.compile(r"[+~]*(sweep|tasks\.\w+)(\.space|\.fine_tuning|\.num_trials|=)")
 
