@@ -101,7 +101,7 @@ def test_what_is_no_secret_is_accepted() -> None:
         "s3://bucket/models",
         "module load cuda; export HF_TOKEN=$(cat ~/.token)",
         'export MLFLOW_TRACKING_TOKEN="$TOKEN"',
-        "sbatch -pgpu --ntasks=4, ssh -p 22 ada@login, mkdir -p runs, mysql -p studies, BYPASS=proxy COMPASS=north",
+        "sbatch -pgpu --ntasks=4, ssh -p 22 ada@login, mkdir -p runs, mysql -p studies, BYPASS=proxy TRESPASS=north",
         "first pass: cleaning, num_passes=abc",
         "The key=value pairs of a query; see the token=1 example.",
     ):
