@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-_MOST_LAYERS, _LARGEST_SIZE = 1000, 10_000_000
+_MOST_LAYERS, LARGEST_SIZE = 1000, 10_000_000
 """Bounds far above all that is trained: a damaged number would fill the memory before a weight is read."""
 
 
@@ -46,7 +46,7 @@ class ModelConfig:
         for one in fields(self):
             value = getattr(self, one.name)
             least = 0 if self.family != "bert" and one.name == "type_vocab_size" else 1
-            most = _MOST_LAYERS if one.name == "num_hidden_layers" else _LARGEST_SIZE
+            most = _MOST_LAYERS if one.name == "num_hidden_layers" else LARGEST_SIZE
             if one.type == "int" and (type(value) is not int or not least <= value <= most):
                 raise ValueError(f"{one.name} must be a whole number from {least} to {most:,}, found {value!r:.200}")
             if one.type == "float" and (type(value) not in (int, float) or not 0 <= value < math.inf):

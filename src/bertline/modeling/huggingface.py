@@ -16,7 +16,7 @@ from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification, BertModel, BertWithClassifier
-from bertline.modeling.config import ModelConfig
+from bertline.modeling.config import LARGEST_SIZE, ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, config_in, family_in, family_of
 from bertline.modeling.heads import BertForQuestionAnswering
 from bertline.modeling.initialization import initialize
@@ -110,8 +110,9 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
         if (rate := mapping.get(key)) is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
             raise ArtifactError(f"{where}: {key} is {rate!r:.200}, expected a number in [0, 1) or null.")
     vocab_size, pad_token_id = mapping["vocab_size"], mapping.get("pad_token_id") or 0
-    if type(vocab_size) is not int or not 0 <= pad_token_id < vocab_size:
-        raise ArtifactError(f"{where}: vocab_size is {vocab_size!r:.200}, pad_token_id {pad_token_id}: no id of it.")
+    if type(vocab_size) is not int or not 0 <= pad_token_id < vocab_size <= LARGEST_SIZE:
+        found = f"vocab_size is {vocab_size!r:.200}, pad_token_id {pad_token_id}"
+        raise ArtifactError(f"{where}: {found}; expected an id of a vocabulary of at most {LARGEST_SIZE:,} tokens.")
     return config, vocab_size, pad_token_id
 
 
