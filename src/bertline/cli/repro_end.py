@@ -86,11 +86,13 @@ def _row(result: dict[str, Any]) -> tuple[str, ...]:
     verdict = _VERDICTS[conclusion.get("encoder", {}).get("verdict")]
     if "combined" in conclusion:
         verdict += f", with BM25 {_VERDICTS[conclusion['combined'].get('verdict')]}"
+    causes = [cause for arm in ("encoder", "combined") if (cause := conclusion.get(arm, {}).get("cause"))]
     opponent = result["baselines"].get(conclusion["opponent"])
     score = f"{metric_name(result['metric'])} {encoder['test_mean']:.3f}"
     if opponent is None:
         return result["task"], verdict, score, "no simple method was tried"
-    return result["task"], verdict, f"{score} against {opponent['test']:.3f}", short_title(opponent["title"])
+    named = ": ".join([short_title(opponent["title"]), *causes[:1]])
+    return result["task"], verdict, f"{score} against {opponent['test']:.3f}", named
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from bertline.foundation.formats import count, duration, percent, printable, signed
-from bertline.foundation.verdicts import NOISE_UNKNOWN, outcome
+from bertline.foundation.verdicts import NOISE_UNKNOWN
 from bertline.tasks.metrics import metric_name as metric_name
 
 _FEW = 6
@@ -193,7 +193,6 @@ def rendered(template: str, **facts: Any) -> str:
     )
     environment.filters |= {one.__name__: one for one in _FILTERS}
     facts |= {"contents": [], "noise_unknown": NOISE_UNKNOWN.capitalize(), "without_empty": _without_empty}
-    facts["outcome"] = outcome
     return printable(environment.get_template(template).render(facts))
 
 

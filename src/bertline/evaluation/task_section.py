@@ -78,11 +78,7 @@ class TaskSection:
                 found, known = comparisons[name], ["–", "–", "not known"]
                 if "p_value" in found:
                     interval = " to ".join(map(signed, found["interval"]))
-                    known = [
-                        interval,
-                        score(found["smallest_visible"]),
-                        outcome(found, _OUTCOMES, self.facts.result["arms"]),
-                    ]
+                    known = [interval, score(found["smallest_visible"]), outcome(found, _OUTCOMES)]
                     note = "the noise of seeds, of rows and of rows from one source is counted together."
                 rows.append([title, signed(found["difference"]), *known])
             note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; {note}"

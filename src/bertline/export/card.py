@@ -323,7 +323,7 @@ def _comparisons(result: Mapping[str, Any]) -> Iterator[str]:
             continue
         yield (
             f"{title}: {signed(found['difference'])} ({interval(found['interval'])}, p = {found['p_value']:.3g}): "
-            f"{outcome(found, words, result['arms'])}. The smallest difference that could have been seen is "
+            f"{outcome(found, words)}. The smallest difference that could have been seen is "
             f"{found['smallest_visible']:.3f}."
         )
 

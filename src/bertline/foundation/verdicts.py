@@ -7,7 +7,11 @@ score. The difference of two means over seeds has the variance
 
 `clusters` is the variance over clusters of rows of the difference of the means over seeds: shared difficulty cancels,
 and the interaction of seeds and clusters is included. `seeds` is the variance of the seeds' scores divided by their
-number. It also includes that interaction (`cells`), which must not count twice.
+number. It also includes that interaction (`cells`), which must not count twice. The variance is at least `seeds`: where
+seeds make opposite errors, their means over seeds are equal on all rows, and `clusters` is 0.
+
+Where no row differs from the others, as of a system that is right on all, their spread is 0 and says nothing. By the
+rule of three, up to 3 / N of all rows may differ: with the variance 2 / N², the interval reaches as far.
 
 Few seeds give a poor estimate of `seeds`, often one that is far too small by chance. A t distribution whose degrees of
 freedom follow from the two estimates (Satterthwaite) then counts the rows alone: with two seeds it calls equal systems
@@ -19,8 +23,9 @@ References:
     2.2. A quantile for each part: Cochran, "Approximate Significance Levels of the Behrens-Fisher Test", 1964; here the
     squares are joined, as in Graybill and Wang, "Confidence Intervals on Nonnegative Linear Combinations of Variances",
     1980. Unequal clusters: Kish, "Survey Sampling", 1965, section 8.2. Scores that are not means of rows: the jackknife
-    over groups of clusters, Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 11. How often it is
-    wrong, and what it finds: `benchmarks/verdicts.py`.
+    over groups of clusters, Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 11. No row that
+    differs: Hanley and Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983. How often it is wrong,
+    and what it finds: `benchmarks/verdicts.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +51,6 @@ FEWEST_BLOCKS = 6
 cases, 2^(1 - B): whatever their spread seems to be, no difference can be shown."""
 NOISE_UNKNOWN = f"how large the noise is was not measured (one seed, or fewer than {FEWEST_BLOCKS} sources of rows)"
 """Part of a message for results without a verdict."""
-TOO_FEW_SEEDS = "two seeds are too few for a verdict"
 MOST_BLOCKS = 200
 """Maximum number of blocks; more clusters are merged into this many: 199 degrees of freedom widen an interval by only
 0.6 %."""
@@ -64,6 +68,10 @@ class Measured:
     """Whether the system is deterministic, so that one run suffices; otherwise one run leaves its spread unknown."""
     effective_blocks: float | None = None
     """Number of blocks of equal size that say as much about the noise of rows; None: B, all have the same size."""
+    num_sources: int | None = None
+    """Number of independent sources of rows; None: B."""
+    sources: str = "rows"
+    """What the sources are, in words: `test rows`, or `groups of test rows`."""
 
     @property
     def mean(self) -> float:
@@ -79,11 +87,11 @@ class Measured:
 
     def minus(self, other: Measured) -> Measured:
         """Return the difference per seed of two systems with paired seeds (one is derived from the other's runs)."""
-        return Measured(
+        return dataclasses.replace(
+            self,
             scores=self.scores - other.scores,
             blocks=self.blocks - other.blocks,
             repeatable=self.repeatable and other.repeatable,
-            effective_blocks=self.effective_blocks,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -93,6 +101,8 @@ class Measured:
             "blocks": np.round(self.blocks, 8).tolist(),
             "repeatable": self.repeatable,
             "effective_blocks": self.effective_blocks,
+            "num_sources": self.num_sources,
+            "sources": self.sources,
         }
 
     @staticmethod
@@ -102,7 +112,9 @@ class Measured:
             scores=np.asarray(content["scores"], dtype=np.float64),
             blocks=np.asarray(content["blocks"], dtype=np.float64),
             repeatable=bool(content["repeatable"]),
-            effective_blocks=content.get("effective_blocks"),  # older files lack it
+            effective_blocks=content.get("effective_blocks"),  # older files lack it, and the following
+            num_sources=content.get("num_sources"),
+            sources=content.get("sources", "rows"),
         )
 
 
@@ -120,6 +132,8 @@ class Difference:
     """95 % confidence interval of the difference."""
     smallest_visible: float | None = None
     """Size of a true difference that would be detected in nine of ten repetitions."""
+    cause: str | None = None
+    """What to say should nothing be shown: that the seeds, or the rows, whichever are noisier, are too few."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -134,7 +148,9 @@ class Difference:
         """Return plain data; unknown values are left out."""
         if self.p_value is None:
             return {"difference": self.difference}
-        return {**dataclasses.asdict(self), "interval": list(self.interval or ()), "verdict": self.verdict}
+        cause = self.cause if self.verdict == "not shown" else None
+        changes = {"interval": list(self.interval or ()), "cause": cause, "verdict": self.verdict}
+        return {**dataclasses.asdict(self), **changes}
 
 
 def measured(
@@ -143,6 +159,7 @@ def measured(
     score: Callable[[NDArray[np.float64]], float],
     *,
     repeatable: bool,
+    rows_name: str = "rows",
 ) -> Measured:
     """Compute the scores, and the contributions of blocks of clusters by the jackknife (leaving out each block).
 
@@ -150,6 +167,7 @@ def measured(
         statistics: Row statistics [N, K] of each seed, with rows in the same order.
         clusters: Source of each row, [N]; rows of one source are not independent.
         score: Computes a score from the statistics of rows.
+        rows_name: What the rows are called in a message, such as `test rows`.
 
     Example:
         >>> rows = np.array([[1.0], [0.0], [1.0], [1.0]])
@@ -165,7 +183,15 @@ def measured(
     pseudo = num_blocks * scores[:, None] - (num_blocks - 1) * without.reshape(len(scores), len(other_rows))
     sizes = np.bincount(block)
     effective = float(sizes.sum()) ** 2 / float((sizes**2).sum()) if len(sizes) else 0.0
-    return Measured(scores=scores, blocks=pseudo, repeatable=repeatable, effective_blocks=effective)
+    num_sources = len(set(clusters))
+    return Measured(
+        scores=scores,
+        blocks=pseudo,
+        repeatable=repeatable,
+        effective_blocks=effective,
+        num_sources=num_sources,
+        sources=rows_name if num_sources == len(clusters) else f"groups of {rows_name}",
+    )
 
 
 def compared(first: Measured, second: Measured | None = None, *, same_seeds: bool = False) -> Difference:
@@ -182,26 +208,35 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
     difference = first.mean - (0.0 if second is None else second.mean)
     if not all(system.is_testable for system in systems):
         return Difference(difference=difference)
-    rows = first.blocks.mean(axis=0) - (0.0 if second is None else second.blocks.mean(axis=0))
-    of_rows = float(rows.var(ddof=1)) / len(rows)
+    means = [system.blocks.mean(axis=0) for system in systems]
+    rows = means[0] if second is None else means[0] - means[1]
+    of_rows, num_sources = float(rows.var(ddof=1)) / len(rows), first.num_sources or len(rows)
+    size = float(np.abs(means).max()) or 1.0
+    if any(np.ptp(values) <= 1e-9 * size for values in (rows, *means)):  # equal but for rounding errors
+        of_rows += 2 * (size / num_sources) ** 2
     with_seeds = [system for system in systems if len(system.scores) > 1]
     # The variance of the mean over seeds, and its degrees of freedom.
     of_seeds = [(float(each.scores.var(ddof=1)) / len(each.scores), len(each.scores) - 1) for each in with_seeds]
-    of_cells = sum(map(_cell_variance, with_seeds))
-    variance = of_rows + max(0.0, sum(of_system for of_system, _ in of_seeds) - of_cells)
+    seeds = sum(of_system for of_system, _ in of_seeds)
+    variance = max(seeds, of_rows + max(0.0, seeds - sum(map(_cell_variance, with_seeds))))
     effective = min(system.effective_blocks or len(rows) for system in systems)
-    return _tested(difference, math.sqrt(variance), _degrees(variance, max(1.0, effective - 1), of_seeds))
+    degrees, seeds_are_noisier = _degrees(variance, max(1.0, effective - 1), of_seeds)
+    cause = f"{num_sources:,} {first.sources} are too few for a verdict"
+    if seeds_are_noisier:
+        cause = _too_few_seeds({len(system.scores) for system in with_seeds})
+    return dataclasses.replace(_tested(difference, math.sqrt(variance), degrees), cause=cause)
 
 
-def too_few_seeds(found: Mapping[str, Any], *num_seeds: int) -> bool:
-    """Return whether a comparison, `Difference.to_json`, shows nothing because two seeds say little of their spread."""
-    return found.get("verdict") == "not shown" and found["degrees_of_freedom"] < 2 and 2 in num_seeds
+def _too_few_seeds(numbers: set[int]) -> str:
+    fewest = min(numbers)
+    # An arm may have fewer seeds than the others by a key of its own.
+    remedy = f": seeds={5 if fewest < 5 else 2 * fewest} (sweep.num_seeds in a pipeline)" if len(numbers) == 1 else ""
+    return f"{'two' if fewest == 2 else fewest} seeds are too few for a verdict{remedy}"
 
 
-def outcome(found: Mapping[str, Any], words: Mapping[str, str], arms: Mapping[str, Any]) -> str:
-    """Return a comparison of `arms` of a result.json in words, by verdict, or that the seeds are too few for one."""
-    num_seeds = (len(arm["seeds"]) for arm in arms.values() if arm)
-    return TOO_FEW_SEEDS if too_few_seeds(found, *num_seeds) else words[found["verdict"]]
+def outcome(found: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    """Return a comparison, `Difference.to_json`, in words by verdict, or what is too few for one."""
+    return found.get("cause") or words[found["verdict"]]
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:
@@ -223,24 +258,20 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
 def _tested(difference: float, error: float, degrees: float) -> Difference:
     from scipy.special import stdtr, stdtrit  # takes a third of a second, and every command imports this module
 
-    # Rounding errors must not make two equal systems different.
-    if error <= 1e-12:
-        statistic = 0.0 if abs(difference) <= 1e-12 else math.inf
-    else:
-        statistic = abs(difference) / error
     reach = float(stdtrit(degrees, 1 - SIGNIFICANT / 2)) * error
     return Difference(
         difference=difference,
         standard_error=error,
         degrees_of_freedom=degrees,
-        p_value=min(1.0, 2 * float(stdtr(degrees, -statistic))),
+        p_value=min(1.0, 2 * float(stdtr(degrees, -abs(difference) / error))),
         interval=(difference - reach, difference + reach),
         smallest_visible=reach + float(stdtrit(degrees, POWER)) * error,
     )
 
 
-def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float, int]]) -> float:
-    """Return the degrees of freedom of the t distribution whose square quantile is the weighted mean of the parts'.
+def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float, int]]) -> tuple[float, bool]:
+    """Return the degrees of freedom of the t distribution whose square quantile is the weighted mean of the parts', and
+    whether the part of the seeds is the larger one.
 
     The weight of the seeds is their share of the variance, their interaction with rows included: it is small by chance
     only if all of it is.
@@ -248,15 +279,16 @@ def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float
     from scipy.special import stdtridf, stdtrit
 
     seeds = sum(of_system for of_system, _ in of_seeds)
-    if seeds <= 1e-12 * variance or seeds == 0:
-        return row_degrees
-    share = min(1.0, seeds / variance) if variance > 0 else 1.0
+    if seeds <= 1e-12 * variance:
+        return row_degrees, False
+    share = seeds / variance
     # Welch for two systems; the square of a variance estimate with f degrees is (f + 2) / f times too large on average.
     seed_degrees = seeds**2 / sum(of_system**2 / (known + 2) for of_system, known in of_seeds) - 2
     seed_degrees = min(seed_degrees, sum(known for _, known in of_seeds))
     rows_t, seeds_t = (float(stdtrit(degrees, 1 - SIGNIFICANT / 2)) for degrees in (row_degrees, seed_degrees))
-    quantile = math.sqrt((1 - share) * rows_t**2 + share * seeds_t**2)
-    return float(stdtridf(1 - SIGNIFICANT / 2, quantile))
+    of_rows, of_seeds_alone = (1 - share) * rows_t**2, share * seeds_t**2
+    degrees = float(stdtridf(1 - SIGNIFICANT / 2, math.sqrt(of_rows + of_seeds_alone)))
+    return degrees, of_seeds_alone > of_rows
 
 
 def _cell_variance(system: Measured) -> float:

@@ -28,13 +28,12 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.verdicts import (
     AS_NUMBER,
     NOISE_UNKNOWN,
-    TOO_FEW_SEEDS,
     Difference,
     Measured,
     adjusted,
     compared,
     measured,
-    too_few_seeds,
+    outcome,
 )
 from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import ScoredBaseline
@@ -118,7 +117,7 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
     kind = kind_of(plan.job, plan.starts["encoder"])
     sources = kind.read(plan.job.task_folder, split).sources()
     return {
-        name: measured(of_seeds, sources, kind.score, repeatable=repeatable)
+        name: measured(of_seeds, sources, kind.score, repeatable=repeatable, rows_name=f"{split} rows")
         for name, (of_seeds, repeatable) in systems.items()
     }
 
@@ -137,8 +136,9 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Dif
         rows.append([titles[name], count(arm["num_parameters"]), *scores, f"{arm['ms_per_row']:.2f}"])
     for (first, second), found in pairs.items():
         noise = [" to ".join(map(signed, found.interval)), f"{found.p_value:.2g}"] if found.interval else ["–", "–"]
-        better = {"better": titles[first], "worse": titles[second], "not shown": "none shown", None: "not known"}
-        outcomes.append([titles[first], titles[second], signed(found.difference), *noise, better[found.verdict]])
+        better = {"better": titles[first], "worse": titles[second], "not shown": "none shown"}
+        shown = outcome(found.to_json(), better) if found.verdict else "not known"
+        outcomes.append([titles[first], titles[second], signed(found.difference), *noise, shown])
         equals += [titles[second]] if first == ENCODER and found.verdict in ("not shown", None) else []
     best, metric = max(arms, key=lambda name: arms[name]["dev_mean"]), metric_name(result["metric"])
     exported = "and is exported" if best == ENCODER else f"and {titles[ENCODER]} is exported"
@@ -147,8 +147,8 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Dif
     said += f"On test, what is exported {told}."
     heads = ["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"]
     heads_of_pairs = ["encoder", "minus", f"test {metric}", "95 % interval", "p (Holm)", "better"]
-    shown = [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()]
-    return {"pairs": shown, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
+    of_pairs = [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()]
+    return {"pairs": of_pairs, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -185,11 +185,10 @@ def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Differen
     who = "the encoder alone" if COMBINED in found else "the encoder"
     against = f"{opponent['test']:.3f} for {opponent['title']}, the strongest simple opponent"
     score = f"{metric_name(result['metric'])} {_mean(result, ENCODER)} against {against}"
-    num_seeds = len(result["arms"][ENCODER]["seeds"])
-    said = f"On {result['task']} {_clause(who, score, found[ENCODER], num_seeds)}"
+    said = f"On {result['task']} {_clause(who, score, found[ENCODER])}"
     if COMBINED in found:
         both = f"{_mean(result, COMBINED)} against the same"
-        said += f"; {_clause('the encoder combined with BM25', both, found[COMBINED], num_seeds)}"
+        said += f"; {_clause('the encoder combined with BM25', both, found[COMBINED])}"
     return f"{said}.{_left_out(result['arms'][ENCODER])}"
 
 
@@ -204,11 +203,9 @@ def _left_out(encoder: Mapping[str, Any]) -> str:
     return f" {of_all} diverged and {'is' if number == 1 else 'are'} left out of this." if number else ""
 
 
-def _clause(who: str, score: str, found: Difference, num_seeds: int) -> str:
+def _clause(who: str, score: str, found: Difference) -> str:
     if found.interval is None or found.smallest_visible is None:
         return f"{who} has {score}, and {NOISE_UNKNOWN}"
-    if too_few_seeds(found.to_json(), num_seeds):
-        return f"{who} has {score} (difference {signed(found.difference)}); {TOO_FEW_SEEDS}"
     low, high = found.interval
     details = f"difference {signed(found.difference)}, 95 % interval {signed(low)} to {signed(high)}"
     match found.verdict:
@@ -217,9 +214,8 @@ def _clause(who: str, score: str, found: Difference, num_seeds: int) -> str:
         case "worse":
             return f"{who} loses: {score} ({details})"
         case _:
-            # This difference is 0 if all runs got the same rows right.
             seen = f"the smallest difference this sweep could have seen is {found.smallest_visible:.3f}"
-            return f"it cannot be told whether {who} wins or loses: {score} ({details}; {seen})"
+            return f"{who} has {score}; {found.cause} ({details}; {seen})"
 
 
 def _mean(result: Mapping[str, Any], system: str) -> str:

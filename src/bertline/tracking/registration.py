@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from bertline.foundation.formats import signed, with_spread
-from bertline.foundation.verdicts import NOISE_UNKNOWN, TOO_FEW_SEEDS, Measured, compared, too_few_seeds
+from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
 
 _BY_HAND = 'bertline promote task_name=TASK version=N reason="WHY"'
 
@@ -123,9 +123,9 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
         case "worse":
             return Verdict(False, f"is worse than the champion beyond noise ({details})")
         case _:
-            few = too_few_seeds(comparison.to_json(), len(new.dev.scores), len(champion["dev"]["scores"]))
-            seen = TOO_FEW_SEEDS if few else f"a difference of {comparison.smallest_visible:.4f} would have been seen"
-            return Verdict(False, f"is not shown to be better than the champion, which stays ({details}; {seen})")
+            seen = f"a difference of {comparison.smallest_visible:.4f} would have been seen"
+            reason = f"is not shown to be better than the champion, which stays: {comparison.cause} ({details}; {seen})"
+            return Verdict(False, reason)
 
 
 def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | None:

@@ -83,7 +83,11 @@ def test_a_finished_pipeline_ends_with_a_verdict_on_each_task_and_what_to_open(t
     baselines = {"bm25": {"title": "BM25", "test": 0.52}}
     conclusions = {
         "library": {"opponent": "bm25", "encoder": {"verdict": "better"}},
-        "search": {"opponent": "bm25", "encoder": {"verdict": "worse"}, "combined": {"verdict": "not shown"}},
+        "search": {
+            "opponent": "bm25",
+            "encoder": {"verdict": "worse", "cause": None},
+            "combined": {"verdict": "not shown", "cause": "21 test rows are too few"},
+        },
         "alone": {"opponent": None},
         "removed": {"opponent": None},
     }
@@ -93,7 +97,7 @@ def test_a_finished_pipeline_ends_with_a_verdict_on_each_task_and_what_to_open(t
     lines = [*finished_pipeline(tmp_path)]
     assert lines[1:4] == [
         "  library  wins                        accuracy 0.333 against 0.520  BM25",
-        "  search   loses, with BM25 not clear  accuracy 0.333 against 0.520  BM25",
+        "  search   loses, with BM25 not clear  accuracy 0.333 against 0.520  BM25: 21 test rows are too few",
         "  alone    no verdict                  accuracy 0.333                no simple method was tried",
     ]
     assert "artifacts/evaluate/report.html" in lines[4] and "`make try`" in lines[5] and "`make ui`" in lines[5]

@@ -76,7 +76,9 @@ def test_every_kind_names_its_score_its_baselines_and_what_was_wrong(name: str) 
 def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
     assert "Pretraining helps here" in page(facts("library"))
     said = words(page(facts("library", comparison=comparison(0.01, 0.4))))
-    assert "Pretraining makes no clear difference here" in said
+    assert "Pretraining makes no clear difference here: the difference" in said
+    causes = comparison(0.01, 0.4) | {"cause": "3 seeds are too few"}
+    assert "clear difference here; 3 seeds are too few: the" in words(page(facts("library", comparison=causes)))
     assert "+0.010 (95 % interval −0.030 to +0.050)" in said
     assert "The smallest difference this sweep could have seen is 0.070." in said
 

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertline.foundation.verdicts import FEWEST_BLOCKS, MOST_BLOCKS, Difference, Measured, adjusted, compared, measured
+from bertline.foundation.verdicts import (
+    FEWEST_BLOCKS,
+    MOST_BLOCKS,
+    Difference,
+    Measured,
+    adjusted,
+    compared,
+    measured,
+    outcome,
+)
 
 NUM_CLUSTERS, NUM_SEEDS = 40, 5
 
@@ -138,8 +147,7 @@ def test_without_seeds_it_is_the_paired_t_test_over_rows():
 def test_where_rows_say_nothing_it_is_the_t_test_over_seeds():
     random = np.random.default_rng(5)
     seeds = random.normal(size=6)
-    rows = [np.full((50, 1), value) for value in seeds]
-    found = compared(system(rows))
+    found = compared(Measured(scores=seeds, blocks=np.tile(seeds[:, None], 50), repeatable=False, num_sources=10**9))
     reference = stats.ttest_1samp(seeds, 0)
     assert found.p_value == pytest.approx(reference.pvalue)
     assert found.degrees_of_freedom == pytest.approx(5)
@@ -164,6 +172,80 @@ def test_where_the_noise_is_unknown_there_is_no_verdict(first):
     five = Measured(scores=first.scores.repeat(5), blocks=first.blocks.repeat(5, axis=0), repeatable=False)
     assert compared(five, first).verdict is compared(first, five).verdict is None
     assert compared(ones(FEWEST_BLOCKS)).verdict == "better"
+
+
+def constant_seeds(random, num_rows, num_seeds):
+    """Seeds that say one class of all rows, which half of the rows are of: two may be right on opposite rows."""
+    classes, rows = random.random((num_seeds, 1)) < 0.5, np.arange(num_rows) % 2 == 0
+    right = (classes == rows).astype(float)
+    return Measured(scores=right.mean(axis=1), blocks=right, repeatable=False)
+
+
+def test_seeds_with_opposite_errors_on_few_rows_have_an_interval_as_wide_as_their_spread():
+    right = np.zeros((2, 12))
+    right[0, :5] = right[1, 5:] = 1  # 0.500 ± 0.118; the means over seeds are equal on all rows
+    encoder, opponent = Measured(scores=right.mean(axis=1), blocks=right, repeatable=False), ones(12)
+    found = compared(encoder, opponent)
+    assert found.verdict == "not shown" and "two seeds are too few" in found.cause
+    assert found.standard_error > np.std(encoder.scores, ddof=1) / np.sqrt(2)
+    low, high = compared(encoder).interval
+    assert low < encoder.scores.min() and encoder.scores.max() < high
+    same = compared(constant_seeds(np.random.default_rng(0), 12, 3), ones(12))
+    assert same.interval[0] < same.difference < same.interval[1]
+
+
+@pytest.mark.parametrize("num_rows", [6, 12, 30, 150])
+def test_an_interval_where_all_rows_are_right_reaches_as_far_as_the_rule_of_three(num_rows):
+    low, high = compared(ones(num_rows)).interval
+    assert 1 - low == pytest.approx(high - 1) == pytest.approx(3 / num_rows, rel=0.25)
+    both = compared(ones(num_rows), ones(num_rows))
+    assert both.verdict == "not shown" and both.cause == f"{num_rows} rows are too few for a verdict"
+    assert both.interval == pytest.approx((low - 1, high - 1))
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(5, "not shown"), (6, "better")])
+def test_against_a_system_that_is_right_on_all_rows_a_verdict_needs_what_the_exact_test_needs(wrong, verdict):
+    assert bool(stats.binomtest(wrong, wrong).pvalue < 0.05) is (verdict == "better")  # McNemar's test
+    for num_rows in (12, 21, 100):
+        other = system([(np.arange(num_rows) >= wrong).astype(float)[:, None]], repeatable=True)
+        assert compared(ones(num_rows), other).verdict == verdict
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2, 5])
+@pytest.mark.parametrize(("num_rows", "share"), [(6, 0.8), (8, 0.8), (12, 0.9), (21, 0.9)])
+def test_equal_systems_on_few_rows_are_called_different_in_at_most_five_of_a_hundred_cases(num_rows, share, num_seeds):
+    random = np.random.default_rng([num_rows, num_seeds])
+
+    def drawn():
+        for seeds in (num_seeds, 1):
+            rows = (random.random((seeds, num_rows)) < share).astype(float)
+            yield Measured(scores=rows.mean(axis=1), blocks=rows, repeatable=seeds == 1)
+
+    assert share_of_verdicts(800, drawn) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("num_seeds", "spread", "cause"),
+    [
+        (2, 0.1, "two seeds are too few for a verdict: seeds=5"),
+        (3, 0.2, "3 seeds are too few for a verdict: seeds=5"),
+        (6, 0.3, "6 seeds are too few for a verdict: seeds=12"),
+        (2, 0.001, "21 test rows are too few for a verdict"),
+    ],
+)
+def test_where_nothing_is_shown_the_noisier_of_seeds_and_rows_is_named(num_seeds, spread, cause):
+    rows, seeds = np.arange(21) % 3 > 0, spread * np.linspace(-1, 1, num_seeds)
+    statistics = [rows[:, None] + seed for seed in seeds]
+    encoder = measured(statistics, alone(21), accuracy, repeatable=False, rows_name="test rows")
+    opponent = system([1.0 - rows[::-1, None] / 2], repeatable=True)
+    found = compared(encoder, opponent)
+    assert found.verdict == "not shown" and found.cause.startswith(cause)
+    assert found.to_json()["cause"] == outcome(found.to_json(), {}) == found.cause
+    assert compared(Measured.from_json(encoder.to_json()), opponent).cause == found.cause
+    authors = [str(row // 2) for row in range(21)]
+    by_author = measured(statistics, authors, accuracy, repeatable=True, rows_name="dev rows")
+    assert (by_author.num_sources, by_author.sources) == (11, "groups of dev rows")
+    assert compared(ones(21), system([np.zeros((21, 1))], repeatable=True)).to_json()["cause"] is None
 
 
 def test_seeds_that_belong_together_are_compared_one_by_one():

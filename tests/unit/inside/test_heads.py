@@ -85,7 +85,8 @@ def test_a_head_that_knows_a_relation_is_found_with_its_direction_and_beats_ever
     found = {name: (row["head"]["layer"], row["head"]["head"], row["head"]["direction"]) for name, row in rows.items()}
     assert found["obj"] == (1, 2, "d>h") and found["det"] == (2, 1, "h>d")
     for name in ("obj", "det"):
-        assert rows[name]["head"]["accuracy"] == 1 and rows[name]["head"]["interval"] == [1, 1]
+        assert rows[name]["head"]["accuracy"] == 1 and rows[name]["head"]["interval"][1] == 1
+        assert 0.5 < rows[name]["head"]["interval"][0] < 0.9  # of few documents
         assert rows[name]["grid"][found[name][0] - 1][found[name][1] - 1] == 1
         assert rows[name]["verdict"] == "better"
     assert rows["obj"]["random_weights"]["accuracy"] < 0.9 and rows["dep"]["verdict"] != "better"  # no head knows it

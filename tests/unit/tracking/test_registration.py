@@ -60,7 +60,7 @@ def aliases(config: TrackingConfig) -> dict[str, str]:
     ("challenger", "champion", "said"),
     [
         (standing(0.78), "1", "2 is worse than the champion beyond noise (−0.0200 on dev, 95 % interval −0.0246"),
-        (dataclasses.replace(standing(0.8005), test_score=0.99), "1", "2 is not shown to be better than the champion"),
+        (dataclasses.replace(standing(0.8005), test_score=0.99), "1", "which stays: 5 seeds are too few for a verdict"),
         (standing(0.81), "2", "beats the champion beyond noise (+0.0100 on dev"),
     ],
     ids=["worse", "within noise", "better"],
