@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_file
 from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
-from bertline.tasks.bad_rows import BadRow, BadRows, label_in
+from bertline.tasks.cells import label_in
 from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
 from bertline.tasks.stored_rows import SplitName
 from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, ANumber, TableLayout, read_records

@@ -48,6 +48,8 @@ class Dropped(NamedTuple):
     """What was left out, cut to an excerpt by whoever shows it."""
     count: int = 1  # type: ignore[assignment]  # tuples have a method of this name
     note: str = ""
+    fault: tuple[str, str] | None = None
+    """Place and problem, and what to do, where it is not left out but ends the stage (`on_undecodable: fail`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,17 +280,10 @@ def archive_kind(part: Part) -> str | None:
 
 
 def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str) -> Dropped:
-    """Return what is left out for a fault of a whole file.
-
-    Raises:
-        DataError: The policy is `fail`.
-    """
-    if policy == "fail":
-        raise DataError(
-            f"{part.path}: {problem}. {fix}, or set corpus.on_undecodable=skip to keep what can be read and count the "
-            "rest."
-        )
-    return Dropped(reason, part.name, problem)
+    """Return what is left out for a fault of a whole file."""
+    advice = f"{fix}, or set corpus.on_undecodable=skip to keep what can be read and count the rest."
+    fails = (f"{part.path}: {problem}.", advice) if policy == "fail" else None
+    return Dropped(reason, part.name, problem, fault=fails)
 
 
 def torn(part: Part, policy: OnUndecodable, error: Exception, place: str = "") -> Dropped:

@@ -13,7 +13,7 @@ from chardet import EncodingEra
 
 from bertline.corpus.document import Dropped
 from bertline.corpus.files import TORN, OnUndecodable, Part, archive_kind, fault, lines_before, opened, torn
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import ConfigError
 
 # Detection of the character encoding of one file.
 
@@ -118,8 +118,9 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
         encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then
             reported as `encodings/NAME`.
 
+    With `fail`, the same is left out, and each has a `fault` that names file, line and byte.
+
     Raises:
-        DataError: With `fail`, any of the above; the message names file, line and byte.
         ConfigError: The encoding is unknown.
     """
     number = 0
@@ -141,15 +142,16 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
                     if number == 1 and (archive := _archive(part, policy)):
                         yield archive
                         return
+                    text, undecodable = _NOT_TEXT.sub("\ufffd", text), policy != "replace"
                     if policy == "fail":
-                        raise DataError(_not_text(part, number, found, codec, is_detected=encoding == AUTO))
-                    text, undecodable = _NOT_TEXT.sub("\ufffd", text), policy == "skip"
-                    if not undecodable:
+                        fails = _not_text(part, number, found, codec, is_detected=encoding == AUTO)
+                        yield Dropped("lines/undecodable", place, text, fault=fails)
+                    elif policy == "replace":
                         yield Dropped("lines/replaced", place, text)
                 if len(text) >= _MAX_LINE_CHARACTERS:
                     problem = f"line {number} has over {_MAX_LINE_CHARACTERS:,} characters"
                     yield fault(part, policy, "lines/too_long", problem, "Put line ends into it")
-                    undecodable = policy == "skip"
+                    undecodable = policy != "replace"
                     while text and not text.endswith("\n"):
                         text = handle.readline(_SKIPPED_CHARACTERS)
                     text = "\n"
@@ -188,13 +190,13 @@ def _archive(part: Part, policy: OnUndecodable) -> Dropped | None:
     return fault(part, policy, "files/archive", problem, "Unpack it into a folder")
 
 
-def _not_text(part: Part, number: int, found: re.Match[str], codec: str, *, is_detected: bool) -> str:
+def _not_text(part: Part, number: int, found: re.Match[str], codec: str, *, is_detected: bool) -> tuple[str, str]:
     place = f"{part.path}:{lines_before(part) + number}:"
     rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
     if found[0] == "\0":
-        return f"{place} a NUL byte at character {found.start() + 1}; text has none. Take it out, {rest}"
+        return f"{place} a NUL byte at character {found.start() + 1}; text has none.", f"Take it out, {rest}"
     hint = "Set corpus.encoding to its encoding (auto detects it)"
     if is_detected:
         hint = "Most of the file is, and no other encoding is known for such lines: mend it"
     byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
-    return f"{place} {byte} is not {codec} text. {hint}, {rest}"
+    return f"{place} {byte} is not {codec} text.", f"{hint}, {rest}"

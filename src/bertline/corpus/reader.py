@@ -11,6 +11,7 @@ from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, RulesConfig
+from bertline.foundation.bad_rows import BadRows
 
 _SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 16
 
@@ -191,8 +192,7 @@ class FilesReader(CorpusReader):
         """Read a file, or a range of it.
 
         Raises:
-            DataError: The file is of another format, or (`on_undecodable: fail`) something in it is damaged, too long
-                or no text; the message names file and line.
+            DataError: The file is of another format; the message names file and line.
         """
 
     def ranges(self, part: Part, shard_bytes: int) -> list[Part]:
@@ -210,21 +210,33 @@ class FilesReader(CorpusReader):
         """See `CorpusReader.read_shard`; a file of which nothing comes is counted under `files/empty`.
 
         Raises:
-            DataError: A file cannot be read, or has changed since the plan.
+            DataError: A file cannot be read, or has changed since the plan, or (`on_undecodable: fail`) something in it
+                is damaged, too long or no text; the message names the first ten with file and line.
         """
+        bad_rows = BadRows("error", option=None)
         for part in shard.parts:
             is_empty = True
             try:
                 with naming(part.path):
                     for item in self.read_part(part):
                         is_empty = False
-                        yield item
+                        yield from valid(item, bad_rows)
             except Exception:
                 refuse_changed(part)  # which explains the error
+                bad_rows.end()  # as may an earlier fault
                 raise
             refuse_changed(part)
             if is_empty and not part.start:
                 yield Dropped("files/empty", part.name)
+        bad_rows.end()
+
+
+def valid(item: SourceDocument | Dropped, bad_rows: BadRows) -> Iterator[SourceDocument | Dropped]:
+    """Yield an item of a reader, or report it if it is a fault."""
+    if isinstance(item, Dropped) and item.fault:
+        bad_rows.report(item.reason, *item.fault)
+    else:
+        yield item
 
 
 def documents_of(reader: CorpusReader) -> Iterator[SourceDocument]:

@@ -42,7 +42,7 @@ from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
 from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
-from bertline.tasks.bad_rows import one_line
+from bertline.tasks.cells import one_line
 from bertline.tasks.stored_rows import Documents
 from bertline.tasks.table_source import Record, TableLayout
 

@@ -18,11 +18,12 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bertline.foundation.bad_rows import BadRow
 from bertline.foundation.errors import DataError
 from bertline.foundation.parallel import batches
 from bertline.foundation.text_files import numbered_lines
 from bertline.kinds.base import InputColumn
-from bertline.tasks.bad_rows import BadRow, require_whole_characters, text_in
+from bertline.tasks.cells import require_whole_characters, text_in
 from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, read_records
 
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]

@@ -27,10 +27,11 @@ from bertline.finetuning.encoding import (
     outputs_of,
     tensors,
 )
+from bertline.foundation.bad_rows import BadRow
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import generator
-from bertline.tasks.bad_rows import BadRow, require_whole_characters, text_in
+from bertline.tasks.cells import require_whole_characters, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
 

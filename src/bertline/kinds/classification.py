@@ -27,6 +27,7 @@ from bertline.finetuning.encoding import (
     tensors,
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, with_shared_marked
+from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.foundation.progress import warn
@@ -42,7 +43,7 @@ from bertline.kinds.base import (
     row_ids,
     texts_and_pairs,
 )
-from bertline.tasks.bad_rows import BadRows, label_in
+from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import Part, Sequences, assembled, outputs_of, tensors, window_starts
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.text_files import decoded_text
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
-from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
+from bertline.tasks.cells import require_whole_characters
 from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.source_config import SquadSourceConfig

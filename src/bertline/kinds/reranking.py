@@ -23,6 +23,7 @@ from bertline.finetuning.encoding import (
     outputs_of,
     tensors,
 )
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import (
@@ -36,7 +37,7 @@ from bertline.kinds.base import (
     require_texts,
     row_ids,
 )
-from bertline.tasks.bad_rows import BadRow, BadRows, one_line
+from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import relevance_of, search_splits

@@ -17,7 +17,7 @@ from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, Sequences
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
-from bertline.tasks.bad_rows import one_line
+from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import search_splits

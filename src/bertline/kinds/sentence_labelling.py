@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import Sequences, outputs_of, padded, tensors
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.kinds.base import (
@@ -37,7 +38,7 @@ from bertline.kinds.base import (
     row_ids,
 )
 from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
-from bertline.tasks.bad_rows import BadRow, BadRows, label_in
+from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics
 from bertline.kinds.sentence_labelling import (
@@ -28,7 +29,6 @@ from bertline.kinds.sentence_labelling import (
     sentences_of,
     text_of,
 )
-from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.config import BaseTaskConfig, require_at_least
 from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, words_of
 from bertline.tasks.source_config import SummariesSourceConfig

@@ -10,12 +10,13 @@ from typing import Any
 
 from bertline.demo.config import DocsSourceConfig, PythonDocsConfig
 from bertline.demo.docstrings import package_versions, read_modules
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say, warn
 from bertline.kinds.registry import TaskConfig, kind_named
-from bertline.tasks.bad_rows import BadRow, BadRows, text_in
+from bertline.tasks.cells import text_in
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.source_files import listed, no_rows, same_text, trains_nothing
 from bertline.tasks.stored_rows import (

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
-from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.entities import TAG, to_iob2, types_of
 from bertline.tasks.source_config import ConllSourceConfig, ConlluSourceConfig, Separator
 from bertline.tasks.source_files import read_splits, same_text

@@ -13,10 +13,11 @@ from typing import Any
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_search_splits
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.foundation.text_files import decoded_text, numbered_lines
-from bertline.tasks.bad_rows import BadRow, BadRows, one_line, text_in
+from bertline.tasks.cells import one_line, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import (
     BeirSourceConfig,

@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
+from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import progress, say, warn
 from bertline.foundation.seeds import seed_for, unit_interval
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import FilesSourceConfig
 from bertline.tasks.stored_rows import SplitName

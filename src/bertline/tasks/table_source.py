@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.corpus.files import open_dataset
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import progress
 from bertline.foundation.text_files import opened_text
-from bertline.tasks.bad_rows import BadRow, BadRows, json_object, label_in, text_in
+from bertline.tasks.cells import json_object, label_in, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig, check_delimiting
 from bertline.tasks.source_files import Label, LabelledRow, LabelledSplits, split_files, with_all_splits

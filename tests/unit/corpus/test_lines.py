@@ -18,6 +18,8 @@ from bertline.corpus import lines as lines_module
 from bertline.corpus.document import Dropped
 from bertline.corpus.files import Part
 from bertline.corpus.lines import Line, detect_encoding, read_lines
+from bertline.corpus.reader import valid
+from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 
 SENTENCES = {
@@ -65,7 +67,9 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def lines_of(path: Path, on_undecodable: Any = "fail", encoding: str = "utf-8") -> tuple[list[Line], Counter[str]]:
-    found = list(read_lines(part_of(path), encoding, on_undecodable))
+    bad_rows = BadRows("error", option=None)
+    found = [one for item in read_lines(part_of(path), encoding, on_undecodable) for one in valid(item, bad_rows)]
+    bad_rows.end()
     lines = [line for line in found if isinstance(line, Line)]
     return lines, Counter(one.reason for one in found if isinstance(one, Dropped))
 

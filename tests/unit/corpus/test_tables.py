@@ -82,6 +82,38 @@ def test_separator_and_quoting_can_be_set_and_names_may_have_spaces(folder: Path
             table_config(kind, **changes)
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt"])
+def test_the_first_ten_bad_records_of_a_shard_are_named_with_their_number_and_one_advice(
+    folder: Path, table_config: Make, text_config: Make, kind: str
+) -> None:
+    fine, bad = {"jsonl": (b'{"text": "fine"}', b"{"), "csv": (b"1,fine", b"1"), "txt": (b"fine", b"caf\xe9")}[kind]
+    head = [b"id,text"] if kind == "csv" else []
+    for name in ("a", "b"):
+        (folder / f"{name}.{kind}").write_bytes(b"\n".join([*head, *[fine, bad] * 6, fine]))
+    config = text_config(document="line") if kind == "txt" else table_config(kind)
+    with pytest.raises(DataError) as raised:
+        list(read(config))
+    first, *places, advice = str(raised.value).splitlines()
+    assert first == "12 rows are invalid; the first 10:"
+    lines = [f"{folder / name}.{kind}:{2 * number + len(head)}: " for name in ("a", "b") for number in range(1, 7)]
+    assert all(place.startswith(line) for place, line in zip(places, lines[:10], strict=True))
+    assert "corpus.on_undecodable=skip" in advice and "corpus.on_undecodable=skip" not in "".join(places)
+    (folder / f"b.{kind}").unlink()
+    (folder / f"a.{kind}").write_bytes(b"\n".join([*head, fine]))
+    assert len(list(read(config))) == 1
+
+
+def test_a_bad_record_is_named_before_what_follows_from_it_and_a_dataset_names_all(
+    folder: Path, table_config: Make, tmp_path: Path
+) -> None:
+    (folder / "a.csv").write_bytes("id,téxt\n1,a\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"a.csv:1: byte 0xe9 at character 5 is not utf-8 text"):
+        list(read(table_config("csv", text_column="téxt")))
+    Dataset.from_list([{"text": 1}, {"text": 2}]).save_to_disk(tmp_path / "saved")
+    with pytest.raises(DataError, match=r"2 rows are invalid:\n.*, row 1: column 'text'.*\n.*, row 2: "):
+        list(read(hub_config(str(tmp_path / "saved"))))
+
+
 @pytest.mark.parametrize(
     ("kind", "bad", "reason"),
     [

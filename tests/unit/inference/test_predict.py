@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import finetuning_inputs
+from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, Predicting, predict_file
 from bertline.inference.pyfunc import ServedModel, ServingSettings
 from bertline.inference.row_files import PLAIN_LAYOUT, RowsOutput, widened_schema
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.table_source import Record, table_rows
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]

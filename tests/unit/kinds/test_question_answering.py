@@ -18,6 +18,7 @@ from torch import nn
 import finished_tasks
 import tiny
 from bertline.finetuning.finetune import fine_tune
+from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import LossOptions
 from bertline.kinds.question_answering import (
@@ -32,7 +33,6 @@ from bertline.kinds.question_answering import (
 )
 from bertline.modeling.heads import AnswerLogits
 from bertline.sweep.baselines.base import BaselineInputs
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import QuestionRows, read_rows, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer

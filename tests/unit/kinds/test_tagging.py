@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import bertline
 from bertline.finetuning.finetune import fine_tune
+from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 from bertline.kinds.tagging import TaggedWord, Tagging, TaggingTaskConfig, TagPredictions, read_conllu, split_words
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, config_of, finish

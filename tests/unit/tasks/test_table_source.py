@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
-from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, TableLayout, read_records
 
 ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]

@@ -30,7 +30,8 @@ from bertline.corpus.files import (
     without_compression,
 )
 from bertline.corpus.lines import read_lines
-from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings
+from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings, valid
+from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 
@@ -65,14 +66,10 @@ class RowsReader(ReadingSettings):
         return {name: column for name in settings if (column := getattr(self, name)) is not None}
 
     def bad_row(self, place: str, problem: str, dropped: Dropped) -> Dropped:
-        """Return what is left out for a row that cannot be used.
-
-        Raises:
-            DataError: With `on_undecodable: fail`.
-        """
-        if self.on_undecodable == "fail":
-            raise DataError(f"{place}: {problem}. Fix it, or set corpus.on_undecodable=skip to count such rows.")
-        return dropped._replace(note=problem)
+        """Return what is left out for a row that cannot be used."""
+        advice = "Fix it, or set corpus.on_undecodable=skip to count such rows."
+        fails = (f"{place}: {problem}.", advice) if self.on_undecodable == "fail" else None
+        return dropped._replace(note=problem, fault=fails)
 
     def documents(self, rows: Iterable[Row | Dropped], label: str, where: Where) -> Iterator[SourceDocument | Dropped]:
         """Convert numbered rows to documents, whose ids begin with a label; a row without text is left out."""
@@ -318,7 +315,10 @@ class HubReader(RowsReader, CorpusReader):
             else:
                 chosen = rows.shard(rows.num_shards, part.start)
             numbered = enumerate(chosen, start=1)
-            yield from self.documents(numbered, f"{part.label}:", lambda number: f"{self._where}, row {number}")
+            bad_rows = BadRows("error", option=None)
+            for item in self.documents(numbered, f"{part.label}:", lambda number: f"{self._where}, row {number}"):
+                yield from valid(item, bad_rows)
+            bad_rows.end()
 
     @property
     def _where(self) -> str:

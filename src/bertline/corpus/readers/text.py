@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import Part, line_ranges, lines_before, paragraphs_of
+from bertline.corpus.files import Part, fault, line_ranges, lines_before, paragraphs_of
 from bertline.corpus.lines import MARKUP, Line, read_lines
 from bertline.corpus.reader import FilesReader
 from bertline.foundation.errors import DataError
@@ -121,11 +121,10 @@ class TextReader(FilesReader):
             elif characters > _MAX_DOCUMENT_CHARACTERS and not reason:
                 reason = "too_long"
                 if self.on_undecodable == "fail":
-                    raise DataError(
-                        f"{part.path}:{lines_before(part) + (first or line.number)}: over {_MAX_DOCUMENT_CHARACTERS:,} "
-                        "characters are too long for one document. Set corpus.document=blank_line, line or regex, or "
-                        "corpus.on_undecodable=skip to leave it out, counted."
-                    )
+                    begun = lines_before(part) + (first or line.number)
+                    problem = f"line {begun} begins a document of over {_MAX_DOCUMENT_CHARACTERS:,} characters"
+                    fix = "Set corpus.document=blank_line, line or regex"
+                    yield fault(part, "fail", "documents/too_long", problem, fix)
             if not reason:
                 texts.append(text)
             elif not place:
