@@ -44,7 +44,7 @@ from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.cells import one_line
 from bertline.tasks.stored_rows import Documents
-from bertline.tasks.table_source import Record, TableLayout
+from bertline.tasks.table_source import Record, TableLayout, column_in
 
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
 
@@ -221,6 +221,8 @@ def predict_file(
         first = next(blocks, None)
         if first is None:
             raise DataError(f"{source} has no rows. Give a file with at least one text.")
+        names_of = {each.name: column_in(first[0], getattr(columns, each.name)) for each in fields(columns)}
+        columns = FileColumns(**names_of)
         inputs = predictor.file_inputs(columns)
         reads = _columns_read(first[0], inputs, columns)
         say(f"{source.name}: {'a text for each line' if format_read(source, layout) == 'txt' else reads}")
@@ -332,12 +334,14 @@ def _searching(
             for record in block:
                 if is_text and not record.values[TEXT_COLUMN].strip():
                     continue
-                identity = record.values.get(documents.id_column)
-                has_title = record.values.get(documents.title_column) is not None
-                title = cell(record, InputColumn(documents.title_column, "text")) if has_title else ""
+                asked = (documents.id_column, documents.title_column, documents.text_column)
+                id_column, title_column, text_column = (column_in(record, column) for column in asked)
+                identity = record.values.get(id_column)
+                has_title = record.values.get(title_column) is not None
+                title = cell(record, InputColumn(title_column, "text")) if has_title else ""
                 ids.append(str(len(ids) if identity is None else identity))
                 titles.append(one_line(title))
-                texts.append(one_line(cell(record, InputColumn(documents.text_column, "text"))))
+                texts.append(one_line(cell(record, InputColumn(text_column, "text"))))
             # In the format of a task's collection, so that the model sees the same text as there.
             yield Documents(ids[-len(texts) :], titles, texts).texts_read()
 

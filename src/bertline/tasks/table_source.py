@@ -144,14 +144,18 @@ def _parsed(
     return rows
 
 
+def column_in(record: Record, column: str | int) -> str | int:
+    """Return a column as the record names it: a number may be a name of digits."""
+    return str(column) if isinstance(column, int) and column not in record.values else column
+
+
 def value_in(record: Record, column: str | int, option: str = "") -> Any:
     """Return the value of a column; `option` is what names the column, for the message.
 
     Raises:
         BadRow: There is no such column.
     """
-    if column not in record.values and isinstance(column, int):
-        column = str(column)  # a name that is a number
+    column = column_in(record, column)
     if column not in record.values:
         existing = ", ".join(repr(name) for name in record.values) or "none"
         named = f" ({option})" if option else ""

@@ -97,6 +97,14 @@ def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: 
         predict_file(model, tmp_path / "wrong.jsonl", tmp_path / "out.jsonl")
 
 
+@pytest.mark.parametrize("column", [0, "0"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_column_may_be_named_by_a_number(model: LoadedModel, tmp_path: Path, kind: str, column: str | int) -> None:
+    write(tmp_path / f"in.{kind}", [{"1": "other", "0": text} for text in TEXTS])
+    predict_file(model, tmp_path / f"in.{kind}", tmp_path / "out.jsonl", columns=FileColumns(text=column))
+    assert [row["predicted"] for row in read(tmp_path / "out.jsonl")] == [one.label for one in model.predict(TEXTS)]
+
+
 def test_a_cell_is_read_as_training_reads_it(open_task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, classifier = open_task("windows")
     values = (" word1\n", 1984, 1984.0, "\u3000word2 word3")

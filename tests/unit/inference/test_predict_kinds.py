@@ -91,6 +91,10 @@ def test_documents_from_a_file_of_their_own(open_model: Open, tmp_path: Path) ->
     rows = [{"query": text} for text in texts(3, seed=6)]
     file = DocumentsFile(path=tmp_path / "documents.jsonl", id_column="doc", top_k=4)
     found = predicted(model, tmp_path, rows, documents=file)
+    renamed = [{"0": row["doc"], "1": row["title"], "2": row["text"]} for row in documents]  # numbers are names, too
+    path = write(tmp_path / "renamed.jsonl", renamed)
+    file = DocumentsFile(path=path, id_column=0, title_column=1, text_column=2, top_k=4)
+    assert predicted(model, tmp_path, rows, documents=file) == found
     whole = [f"word3 - {row['text']}" for row in documents]
     for row, hits in zip(found, model.search([row["query"] for row in rows], whole, top_k=4), strict=True):
         assert row["document_ids"] == [f"d{hit.number}" for hit in hits]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
-from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, TableLayout, read_records
+from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, TableLayout, parsed_records, read_records
 
 ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]
 
@@ -40,6 +40,16 @@ def tables(tmp_path):
 @pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.jsonl", "rows.csv.gz", "rows.parquet"])
 def test_every_format_gives_the_same_rows(tables, name):
     assert [record.values for record in read_records(tables / name, layout())] == ROWS
+
+
+@pytest.mark.parametrize("every_s", [0.0, 10.0])
+def test_a_reading_that_takes_long_says_how_many_rows_are_read(tables, monkeypatch, capsys, every_s):
+    monkeypatch.setattr("bertline.foundation.progress._LINE_EVERY_S", every_s)
+    parsed_records(tables / "rows.csv", layout(), BadRows("error"), lambda record: record)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[: line.index(" 0")] for line in lines] == (
+        [] if every_s else [f"reading rows.csv, rows: {done}" for done in ("1,", "2,", "2 in")]
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])

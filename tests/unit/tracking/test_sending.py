@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import socket
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy.event
 import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
+from sqlalchemy.engine import Engine
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_atomically
@@ -30,6 +34,35 @@ from bertline.tracking.sending import register, send_all, sending
 from servers import wait_until
 from serving_inputs import serving
 from tracking_inputs import event, files_of, finish, opened, record, runs_of, send, set_state, steps_of
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """SQLite says that the disk is full as a database grows beyond eight pages, or beyond what it has."""
+
+    def limit(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA max_page_count = 8")
+
+    sqlalchemy.event.listen(Engine, "connect", limit)
+    yield
+    sqlalchemy.event.remove(Engine, "connect", limit)
+
+
+@pytest.mark.parametrize("database", ["existing", "new"])
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_one_line_at_each_time_and_the_work_ends(
+    config: TrackingConfig, folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], database: str
+) -> None:
+    if database == "existing":
+        shutil.copy(config.uri.removeprefix("sqlite:///"), tmp_path / "own.db")
+    params = {f"p{number}": "x" * 5000 for number in range(60)}
+    opened(folder, record(dataclasses.replace(config, uri=f"sqlite:///{tmp_path}/own.db"), params=params))
+    assert send_all([folder]) == [folder]
+    with sending(folder):
+        pass
+    said = capfd.readouterr()
+    assert [line.count("database or disk is full") for line in filter(None, said.err.splitlines())] == [1, 1]
+    assert said.out.count("database or disk is full") == 1 and "Traceback" not in said.out
 
 
 def logged(folder: Path, steps: range, name: str = "metrics.jsonl", key: str = "train/loss") -> None:

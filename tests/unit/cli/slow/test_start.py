@@ -25,6 +25,14 @@ def test_without_arguments_it_lists_every_command_and_imports_nothing_heavy(tmp_
     assert {line.split()[0] for line in text if line.startswith("  ")} == set(COMMANDS)
 
 
+@pytest.mark.parametrize("arguments", ["finetune data=/rows.csv", "predict input=/rows.csv", "doctor", "configure"])
+def test_in_a_deleted_folder_a_command_says_so_in_one_line(tmp_path: Path, arguments: str) -> None:
+    script = f"rmdir {tmp_path}; exec {sys.executable} -m bertline {arguments}"
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == "error: the working folder was deleted. Change to another one and give the command again.\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "words"),
     [("bertline fine", "finetune"), ("bertline plan model=t", "tiny"), ("bertline plan mod", "model=")],
