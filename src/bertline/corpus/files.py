@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -199,6 +200,7 @@ def _line_end(handle: IO[bytes], place: int) -> int:
     return place
 
 
+@cache  # every bad line of a range asks for it
 def lines_before(part: Part) -> int:
     """Return the number of lines of a file before a range, which is read for it: for messages."""
     count, left = 0, part.start

@@ -143,11 +143,9 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
                         yield archive
                         return
                     text, undecodable = _NOT_TEXT.sub("\ufffd", text), policy != "replace"
-                    if policy == "fail":
-                        fails = _not_text(part, number, found, codec, is_detected=encoding == AUTO)
-                        yield Dropped("lines/undecodable", place, text, fault=fails)
-                    elif policy == "replace":
-                        yield Dropped("lines/replaced", place, text)
+                    if policy != "skip":
+                        wrong = None if policy == "replace" else _not_text(part, number, found, codec, encoding == AUTO)
+                        yield Dropped("lines/replaced", place, text, fault=wrong)
                 if len(text) >= _MAX_LINE_CHARACTERS:
                     problem = f"line {number} has over {_MAX_LINE_CHARACTERS:,} characters"
                     yield fault(part, policy, "lines/too_long", problem, "Put line ends into it")
@@ -190,7 +188,7 @@ def _archive(part: Part, policy: OnUndecodable) -> Dropped | None:
     return fault(part, policy, "files/archive", problem, "Unpack it into a folder")
 
 
-def _not_text(part: Part, number: int, found: re.Match[str], codec: str, *, is_detected: bool) -> tuple[str, str]:
+def _not_text(part: Part, number: int, found: re.Match[str], codec: str, is_detected: bool) -> tuple[str, str]:
     place = f"{part.path}:{lines_before(part) + number}:"
     rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
     if found[0] == "\0":

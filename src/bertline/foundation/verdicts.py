@@ -112,9 +112,8 @@ class Measured:
             scores=np.asarray(content["scores"], dtype=np.float64),
             blocks=np.asarray(content["blocks"], dtype=np.float64),
             repeatable=bool(content["repeatable"]),
-            effective_blocks=content.get("effective_blocks"),  # older files lack it, and the following
-            num_sources=content.get("num_sources"),
-            sources=content.get("sources", "rows"),
+            # Older files lack these.
+            **{key: content[key] for key in ("effective_blocks", "num_sources", "sources") if key in content},
         )
 
 
@@ -223,15 +222,11 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
     degrees, seeds_are_noisier = _degrees(variance, max(1.0, effective - 1), of_seeds)
     cause = f"{num_sources:,} {first.sources} are too few for a verdict"
     if seeds_are_noisier:
-        cause = _too_few_seeds({len(system.scores) for system in with_seeds})
+        numbers = sorted(len(system.scores) for system in with_seeds)
+        cause = f"{'two' if numbers[0] == 2 else numbers[0]} seeds are too few for a verdict"
+        if numbers[0] == numbers[-1]:  # an arm may have fewer than the others, by a key of its own
+            cause += f": seeds={5 if numbers[0] < 5 else 2 * numbers[0]} (sweep.num_seeds in a pipeline)"
     return dataclasses.replace(_tested(difference, math.sqrt(variance), degrees), cause=cause)
-
-
-def _too_few_seeds(numbers: set[int]) -> str:
-    fewest = min(numbers)
-    # An arm may have fewer seeds than the others by a key of its own.
-    remedy = f": seeds={5 if fewest < 5 else 2 * fewest} (sweep.num_seeds in a pipeline)" if len(numbers) == 1 else ""
-    return f"{'two' if fewest == 2 else fewest} seeds are too few for a verdict{remedy}"
 
 
 def outcome(found: Mapping[str, Any], words: Mapping[str, str]) -> str:
