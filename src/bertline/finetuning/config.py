@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bertline.tasks.config import require_at_least
+from bertline.foundation.validation import require_at_least
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

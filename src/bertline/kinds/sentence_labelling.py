@@ -23,6 +23,7 @@ from bertline.finetuning.encoding import Sequences, outputs_of, padded, tensors
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
+from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import (
     Batch,
     Calibration,
@@ -39,7 +40,7 @@ from bertline.kinds.base import (
 )
 from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
 from bertline.tasks.cells import label_in
-from bertline.tasks.config import BaseTaskConfig, require_at_least
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.source_files import fewest_train_rows, no_rows, read_splits, same_text

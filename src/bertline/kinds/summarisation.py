@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.labels import IGNORED_LABEL
+from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics
 from bertline.kinds.sentence_labelling import (
     EncodedSentences,
@@ -29,7 +30,7 @@ from bertline.kinds.sentence_labelling import (
     sentences_of,
     text_of,
 )
-from bertline.tasks.config import BaseTaskConfig, require_at_least
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, words_of
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.source_files import read_splits

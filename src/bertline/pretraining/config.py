@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bertline.foundation.validation import require_at_least
 from bertline.pretraining.objectives.base import LearningMargins
-from bertline.training.config import require_at_least
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +22,7 @@ class PhaseConfig:
     """Sequences per optimizer step, over all devices."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "steps", "global_batch_size")
+        require_at_least(self, steps=1, global_batch_size=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,7 @@ class MaskPredictionsConfig:
     """Number of tokens to record for each sentence."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "every_steps", "num_guesses")
+        require_at_least(self, every_steps=1, num_guesses=1)
         for sentence in self.sentences:
             if "[MASK]" not in sentence:
                 raise ValueError(f"each sentence of the mask predictions needs a [MASK], found {sentence!r}")
@@ -71,14 +71,14 @@ class HealthConfig(LearningMargins):
     """Number of rollbacks after which the next failure ends the run."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "patience_steps")
+        require_at_least(self, patience_steps=1)
         if not self.spike_factor > 1:
             raise ValueError(f"spike_factor must be above 1, found {self.spike_factor}")
         if not 0 <= self.min_grad_norm < self.max_grad_norm:
             raise ValueError(
                 f"min_grad_norm must be below max_grad_norm, found {self.min_grad_norm} and {self.max_grad_norm}"
             )
-        require_at_least(0, self, "max_skipped_steps", "max_rewinds")
+        require_at_least(self, max_skipped_steps=0, max_rewinds=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +91,7 @@ class LinearProbeConfig:
     """Largest number of held-out sentences to encode; the classifier is fitted on two thirds and scored on the rest."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "every_steps", "max_sentences")
+        require_at_least(self, every_steps=1, max_sentences=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,8 +106,7 @@ class HeadProbeConfig:
     """Largest number of sentences, evenly spread; heads are chosen on the first half and scored on the second."""
 
     def __post_init__(self) -> None:
-        require_at_least(2, self, "max_sentences")
-        require_at_least(1, self, "every_steps")
+        require_at_least(self, max_sentences=2, every_steps=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,8 +150,8 @@ class PretrainConfig:
                 "phases is empty; give at least one {steps, max_length, global_batch_size}, or a checkpoint to take as "
                 "it is (experiment=finetune pretrain.start_from=FOLDER_OR_NAME)"
             )
-        require_at_least(1, self, "validate_every_steps", "validation_sequences", "checkpoint_every_steps")
-        require_at_least(1, self, "keep_checkpoints", "max_steps")
+        require_at_least(self, validate_every_steps=1, validation_sequences=1, checkpoint_every_steps=1)
+        require_at_least(self, keep_checkpoints=1, max_steps=1)
 
     @property
     def num_steps(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from bertline.finetuning.config import FineTuningConfig
+from bertline.foundation.validation import require_at_least
 from bertline.tasks.config import BaseTaskConfig, ChoiceSpace, LogUniformSpace, SpaceConfig
 
 
@@ -123,9 +124,8 @@ class SweepConfig:
                 f"random_weights_epochs must have at least three different multiples above 0, such as [0.5, 1, 2], "
                 f"found {list(self.random_weights_epochs)}"
             )
-        for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds", "random_weights_seeds"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, found {value}")
+        require_at_least(self, num_trials=1, num_best=1, num_seeds=1, num_label_efficiency_seeds=1)
+        require_at_least(self, random_weights_seeds=1)
 
     def deciding(self, name: str, task: BaseTaskConfig, field: str) -> str:
         """Return the key of the configuration that decides a hyperparameter of a task."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from bertline.foundation.validation import require_at_least
 
 Pooling = Literal["mean", "cls"]
-
-
-def require_at_least(config: Any, **least: float) -> None:
-    """Raise a ValueError for the first field that is below its least value; None is allowed."""
-    for name, smallest in least.items():
-        if (value := getattr(config, name)) is not None and value < smallest:
-            raise ValueError(f"{name} must be at least {smallest}, found {value}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

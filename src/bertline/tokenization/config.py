@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.foundation.validation import require_at_least
+
 MIN_VOCAB_SIZE = 100
 _MIN_BYTE_VOCAB_SIZE = 261
 """256 bytes and five special tokens."""
@@ -18,11 +20,6 @@ class _WordsConfig:
     compare: tuple[str, ...]
     """WordPiece vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names.
     They do not change the vocabulary."""
-
-    def _require(self, **least: int) -> None:
-        for name, minimum in least.items():
-            if getattr(self, name) < minimum:
-                raise ValueError(f"{name} must be at least {minimum}, found {getattr(self, name)}")
 
     def _refuse_user_words(self, why: str) -> None:
         if self.user_words:
@@ -65,7 +62,7 @@ class TrainedTokenizerConfig(_TrainedConfig):
     """Maximum number of distinct characters to keep, the most frequent ones; rarer ones become [UNK]."""
 
     def __post_init__(self) -> None:
-        self._require(vocab_size=MIN_VOCAB_SIZE, min_frequency=1, sample_characters=1, max_alphabet=1)
+        require_at_least(self, vocab_size=MIN_VOCAB_SIZE, min_frequency=1, sample_characters=1, max_alphabet=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +73,7 @@ class ByteBpeTokenizerConfig(_TrainedConfig):
 
     def __post_init__(self) -> None:
         self._refuse_user_words("only a WordPiece vocabulary takes words that are never split")
-        self._require(vocab_size=_MIN_BYTE_VOCAB_SIZE, min_frequency=1, sample_characters=1)
+        require_at_least(self, vocab_size=_MIN_BYTE_VOCAB_SIZE, min_frequency=1, sample_characters=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +114,7 @@ class ExtendedTokenizerConfig(_GivenConfig):
                 "path is null, but a vocabulary is extended with words for the checkpoint that it belongs to. Name the "
                 "checkpoint: pretrain.start_from=/path/to/checkpoint (tokenizer.path follows it)"
             )
-        self._require(num_new=1, min_frequency=1, sample_characters=1)
+        require_at_least(self, num_new=1, min_frequency=1, sample_characters=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

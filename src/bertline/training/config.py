@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.foundation.validation import require_at_least
+
 # Minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, ...: sbatch(1), --time.
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 # Flags of sbatch by which a job is found again, followed and stopped in time.
@@ -20,20 +22,13 @@ _LONGEST_NOTICE_S = 65_535  # sbatch's
 _DECAY_SHARE = 0.2
 
 
-def require_at_least(least: int, config: object, *names: str) -> None:
-    """Raise ValueError if one of these settings, where it is not None, is below `least`."""
-    for name in names:
-        if (value := getattr(config, name)) is not None and not value >= least:
-            raise ValueError(f"{name} must be at least {least}, found {value}")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CommonScheduleConfig(ABC):
     num_warmup_steps: int
     """Number of steps of linear warm-up."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, self, "num_warmup_steps")
+        require_at_least(self, num_warmup_steps=0)
 
     def learning_rate_factor(self, num_steps: int) -> Callable[[int], float]:
         """Return the factor of the peak learning rate, in `[0, 1]`, as a function of the step, so that a resumed run
@@ -116,7 +111,7 @@ class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
     def __post_init__(self) -> None:
         # Named, not super(): slots=True creates a new class, and super() would refer to the old one.
         _CommonScheduleConfig.__post_init__(self)
-        require_at_least(0, self, "num_decay_steps")
+        require_at_least(self, num_decay_steps=0)
         if not 0 <= self.final_fraction <= 1:
             raise ValueError(f"final_fraction must be in [0, 1], found {self.final_fraction}")
 
@@ -173,8 +168,7 @@ class SlurmLauncherConfig:
     """Number of consecutive requeues without progress after which the job fails."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "sweep_tasks", "stop_before_s", "cpus_per_task")
-        require_at_least(0, self, "max_requeues")
+        require_at_least(self, sweep_tasks=1, stop_before_s=1, cpus_per_task=1, max_requeues=0)
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise ValueError(f"time must be a limit as sbatch takes it, such as '4:00:00', found {self.time!r}")
         most = _LONGEST_NOTICE_S if self.time is None else min(_LONGEST_NOTICE_S, seconds_of(self.time) // 2)
@@ -267,8 +261,8 @@ class RuntimeConfig:
     """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "num_devices", "num_nodes", "sweep_workers", "num_threads", "micro_batch_size")
-        require_at_least(0, self, "num_workers")
+        require_at_least(self, num_devices=1, num_nodes=1, sweep_workers=1, num_threads=1, micro_batch_size=1)
+        require_at_least(self, num_workers=0)
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
             raise ValueError(
                 f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "

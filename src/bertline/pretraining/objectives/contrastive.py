@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from bertline.foundation.validation import require_at_least
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
-from bertline.training.config import require_at_least
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,14 +87,14 @@ class Contrastive(Objective):
     """Weight of the MLM loss relative to the contrastive one; 0 trains on the contrastive loss alone."""
 
     def __post_init__(self) -> None:
-        require_at_least(2, self, "group_size")
+        require_at_least(self, group_size=2)
         if self.neighbours < 1 or self.group_size % self.neighbours:
             raise ValueError(
                 f"group_size must be a multiple of neighbours, found {self.group_size} and {self.neighbours}"
             )
         if not self.temperature > 0:
             raise ValueError(f"temperature must be positive, found {self.temperature}")
-        require_at_least(0, self, "mlm_weight")
+        require_at_least(self, mlm_weight=0)
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]

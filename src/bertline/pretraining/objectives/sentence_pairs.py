@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from bertline.foundation.validation import require_at_least
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
-from bertline.training.config import require_at_least
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,7 +194,7 @@ class MlmNspShared(MlmNsp):
     """Weight of the loss of shared tokens relative to the MLM loss. A large one keeps the MLM loss high for longer."""
 
     def __post_init__(self) -> None:
-        require_at_least(0, self, "shared_weight")
+        require_at_least(self, shared_weight=0)
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
