@@ -16,20 +16,10 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 
 import bertline
+from bertline.cli import task_arguments
 from bertline.cli.composition import composed_in_python, composing, conf_task, given_overrides
 from bertline.cli.overrides import refuse_unused
 from bertline.cli.project import conf_folder, of_caller
-from bertline.cli.task_arguments import (
-    OTHER_ARGUMENTS,
-    SETTINGS,
-    GivenFiles,
-    given_files,
-    placed,
-    task_name_of,
-    task_of_files,
-    what_is_read,
-    with_settings,
-)
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_path, write_atomically, write_json
 from bertline.foundation.formats import with_spread
@@ -83,7 +73,7 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     try:
         for key in ("teacher", "unlabelled"):
             composed[key] = None if composed[key] is None else str(of_caller(composed[key]).resolve())
-        files = given_files(
+        files = task_arguments.given_files(
             here(composed["data"]) if not is_task_folder(composed) else None,
             {split: here(composed[split]) for split in ("train", "dev", "test")},
             composed["format"],
@@ -97,7 +87,7 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
             task["start_from"] = composed["pretrain"]["start_from"]
             composed["sweep"] |= {"encoders": [*others, *composed["sweep"]["encoders"]], "exported": "best"}
         composed |= {"tasks": {name: task}, "task_name": name}
-        say(f"{name}: reads {what_is_read(task, files)}")
+        say(f"{name}: reads {task_arguments.what_is_read(task, files)}")
         places = run_stages(composed)
     except BertlineError as error:
         raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
@@ -213,15 +203,17 @@ def is_task_folder(composed: dict[str, Any]) -> bool:
     return composed["task"] is not None and composed["data"] is not None
 
 
-def asked_task(composed: dict[str, Any], files: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
+def asked_task(
+    composed: dict[str, Any], files: task_arguments.GivenFiles | None
+) -> tuple[str, dict[str, Any], dict[str, str]]:
     """Return the task's name, its section, and a mapping from the paths in messages to the user's own paths."""
     task = composed["task"]
-    settings = {key: composed[key] for key in sorted(SETTINGS) if composed[key] is not None}
+    settings = {key: composed[key] for key in sorted(task_arguments.SETTINGS) if composed[key] is not None}
     own_paths: dict[str, str] = {}
     if task is not None and "kind" not in task:
         raise ConfigError(f"task.{next(iter(task))} is given without task=NAME, which chooses a file of conf/task.")
     if task is not None:
-        name = task_name_of(files, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
+        name = task_arguments.task_name_of(files, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
         if composed["kind"] not in (None, task["kind"]):
             raise ConfigError(f"kind={composed['kind']} is given, and task={name} is a {task['kind']}. Leave kind out.")
         if is_task_folder(composed):
@@ -231,7 +223,9 @@ def asked_task(composed: dict[str, Any], files: GivenFiles | None) -> tuple[str,
             task["source"]["path"] = str(place.resolve())
             if place.is_file():
                 task["source"] |= dict.fromkeys(("train_file", "dev_file", "test_file") & task["source"].keys())
-        task = with_settings(task, settings | ({"format": composed["format"]} if composed["format"] else {}))
+        task = task_arguments.with_settings(
+            task, settings | ({"format": composed["format"]} if composed["format"] else {})
+        )
     elif files is None:
         known = ", ".join(sorted(path.stem for path in (conf_folder() / "task").glob("*.yaml")))
         raise ConfigError(
@@ -239,10 +233,10 @@ def asked_task(composed: dict[str, Any], files: GivenFiles | None) -> tuple[str,
             f"data set of conf/task ({known})."
         )
     else:
-        name = task_name_of(files, composed["name"])
-        task = task_of_files(files, composed["kind"], settings, conf_task)
+        name = task_arguments.task_name_of(files, composed["name"])
+        task = task_arguments.task_of_files(files, composed["kind"], settings, conf_task)
     if files is not None:
-        task, own_paths = placed(task, files, Path(composed["runtime"]["runs_folder"]) / "finetune")
+        task, own_paths = task_arguments.placed(task, files, Path(composed["runtime"]["runs_folder"]) / "finetune")
     return name, task, own_paths
 
 
@@ -251,7 +245,7 @@ def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in
     has are `task.KEY`), and with the user's own paths, which are given by those in the message."""
     arguments = {key: f"task.{key}" for key in in_conf or ()}
     arguments |= {key: f"task.source.{key}" for key in (in_conf or {}).get("source", ())}
-    arguments |= {**OTHER_ARGUMENTS, **{key: key for key in (*SETTINGS, "format")}}
+    arguments |= {**task_arguments.OTHER_ARGUMENTS, **{key: key for key in (*task_arguments.SETTINGS, "format")}}
     keys = "|".join(sorted(arguments, key=len, reverse=True))
     section = rf"(?<![\w./-])(?:tasks\.(?:{re.escape(name)}|NAME)\.(?:source\.)?|source\.)"
     message = re.sub(rf"{section}({keys})(?!\w)", lambda match: arguments[match[1]], message)

@@ -22,6 +22,7 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
+from bertline.modeling import weight_files
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput
 from bertline.modeling.config import ModelConfig
@@ -30,14 +31,6 @@ from bertline.modeling.heads import AnswerLogits
 from bertline.modeling.huggingface import config_from_huggingface, has_mlm_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import LayerDetail, gather_positions
-from bertline.modeling.weight_files import (
-    POSITIONS,
-    WEIGHTS_NAME,
-    WRAPPER,
-    read_weight_shapes,
-    require_finite,
-    write_weights,
-)
 from bertline.tokenization.tokenizer import Tokenizer
 
 _CLASSES = {
@@ -371,7 +364,9 @@ def save_wrapped(
     if encoder.config.type_vocab_size:
         hf.config.type_vocab_size = encoder.config.type_vocab_size  # marks of tokens add types
     tied = hf.all_tied_weights_keys
-    write_weights({name: each for name, each in hf.state_dict().items() if name not in tied}, folder / WEIGHTS_NAME)
+    weight_files.write_weights(
+        {name: each for name, each in hf.state_dict().items() if name not in tied}, folder / weight_files.WEIGHTS_NAME
+    )
     write_json(folder / CONFIG_NAME, json.loads(hf.config.to_json_string()))
     if isinstance(model, WrappedReplacedToken):
         save_wrapped(model.generator, folder / GENERATOR)
@@ -382,10 +377,10 @@ def _loaded(
 ) -> tuple[Any, WrappedEncoder, list[str]]:
     """Return the model of transformers, its encoder, and the names of its weights that the folder does not have."""
     sizes, vocab_size, pad_token_id = read_config(folder)
-    family, shapes = FAMILIES[sizes.family], read_weight_shapes(folder)
+    family, shapes = FAMILIES[sizes.family], weight_files.read_weight_shapes(folder)
     largest = max(size for shape in shapes.values() for size in shape)
     assert family.wrapping is not None  # others are not loaded here
-    counts = ["num_labels", "position_buckets", *["max_position_embeddings"] * (POSITIONS in shapes)]
+    counts = ["num_labels", "position_buckets", *["max_position_embeddings"] * (weight_files.POSITIONS in shapes)]
     for key, value in config_in(folder).items():  # before memory is taken for what config.json says
         if (key.endswith("_size") or key in counts) and isinstance(value, int) and value > largest:
             raise ArtifactError(f"{folder}: no weight has the size {value} that config.json gives {key}.")
@@ -402,7 +397,7 @@ def _loaded(
                 config.legacy = True  # the one of two equal heads that needs no word embeddings handed to it
             hf, found = _CLASSES[head].from_pretrained(
                 folder,
-                key_mapping={WRAPPER: "", **family.wrapping.other_names},
+                key_mapping={weight_files.WRAPPER: "", **family.wrapping.other_names},
                 config=config,
                 local_files_only=True,
                 use_safetensors=True,
@@ -417,7 +412,7 @@ def _loaded(
             f"{folder}: transformers makes no {family.title} of it ({reason}). Copy it again."
         ) from error
     _require_whole(folder, hf, found, is_new=is_new)
-    require_finite(dict(hf.named_parameters()), folder)
+    weight_files.require_finite(dict(hf.named_parameters()), folder)
     if dropout_probs is not None:
         hidden, attention = dropout_probs
         sizes = replace(sizes, hidden_dropout_prob=hidden, attention_probs_dropout_prob=attention)

@@ -24,20 +24,8 @@ from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import lock_file, sha256_of_file, sync_to_disk, writing
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, say
+from bertline.inference import row_files
 from bertline.inference.model import LoadedModel, RowPredictor, TaskPredictor
-from bertline.inference.row_files import (
-    PLAIN_LAYOUT,
-    TEXT_COLUMN,
-    Row,
-    RowsOutput,
-    blocks_of,
-    cell,
-    format_of,
-    format_read,
-    named_values,
-    read_rows,
-    widened_schema,
-)
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
 from bertline.modeling.layers import packed_linears
@@ -167,7 +155,7 @@ def predict_file(
     target: Path,
     *,
     columns: FileColumns | None = None,
-    layout: TableLayout = PLAIN_LAYOUT,
+    layout: TableLayout = row_files.PLAIN_LAYOUT,
     how: Predicting | None = None,
     output: Literal["predictions", "vectors"] = "predictions",
     documents: DocumentsFile | None = None,
@@ -217,7 +205,7 @@ def predict_file(
         num_documents_truncated = 0
         if output != "vectors":
             predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
-        blocks = blocks_of(read_rows(source, layout))
+        blocks = row_files.blocks_of(row_files.read_rows(source, layout))
         first = next(blocks, None)
         if first is None:
             raise DataError(f"{source} has no rows. Give a file with at least one text.")
@@ -225,11 +213,11 @@ def predict_file(
         columns = FileColumns(**names_of)
         inputs = predictor.file_inputs(columns)
         reads = _columns_read(first[0], inputs, columns)
-        say(f"{source.name}: {'a text for each line' if format_read(source, layout) == 'txt' else reads}")
+        say(f"{source.name}: {'a text for each line' if row_files.format_read(source, layout) == 'txt' else reads}")
         added = predictor.output_schema()
-        schema = pa.schema([*_schema(source, layout), *added]) if format_of(target) == "parquet" else None
-        names = (*named_values(first[0]), *added.names) if schema is None else tuple(schema.names)
-        rows_output = RowsOutput(target, names, schema, how.escape_formulas)
+        schema = pa.schema([*_schema(source, layout), *added]) if row_files.format_of(target) == "parquet" else None
+        names = (*row_files.named_values(first[0]), *added.names) if schema is None else tuple(schema.names)
+        rows_output = row_files.RowsOutput(target, names, schema, how.escape_formulas)
         own, num_predicted = _PerThread(predictor), list[int]()
 
         def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
@@ -261,7 +249,7 @@ def predict_file(
 @contextmanager
 def _work_folder(target: Path) -> Iterator[Path]:
     """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output."""
-    if format_of(target) == "txt":
+    if row_files.format_of(target) == "txt":
         raise DataError(
             f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
         )
@@ -325,23 +313,23 @@ def _searching(
 ) -> tuple[SearchedDocuments, int]:
     """Read and encode the documents; return a task that searches them, and the number of truncated documents."""
     ids: list[str] = []
-    is_text = format_read(documents.path, layout) == "txt"
-    records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
+    is_text = row_files.format_read(documents.path, layout) == "txt"
+    records = progress(row_files.read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
 
     def read() -> Iterator[list[str]]:
-        for block in blocks_of(records):
+        for block in row_files.blocks_of(records):
             titles, texts = [], []
             for record in block:
-                if is_text and not record.values[TEXT_COLUMN].strip():
+                if is_text and not record.values[row_files.TEXT_COLUMN].strip():
                     continue
                 asked = (documents.id_column, documents.title_column, documents.text_column)
                 id_column, title_column, text_column = (column_in(record, column) for column in asked)
                 identity = record.values.get(id_column)
                 has_title = record.values.get(title_column) is not None
-                title = cell(record, InputColumn(title_column, "text")) if has_title else ""
+                title = row_files.cell(record, InputColumn(title_column, "text")) if has_title else ""
                 ids.append(str(len(ids) if identity is None else identity))
                 titles.append(one_line(title))
-                texts.append(one_line(cell(record, InputColumn(text_column, "text"))))
+                texts.append(one_line(row_files.cell(record, InputColumn(text_column, "text"))))
             # In the format of a task's collection, so that the model sees the same text as there.
             yield Documents(ids[-len(texts) :], titles, texts).texts_read()
 
@@ -359,18 +347,20 @@ def _searching(
     return SearchedDocuments(task, ids, vectors, documents.top_k), sum(num_cut for _, num_cut in encoded)
 
 
-def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: list[Record]) -> tuple[list[Row], int]:
+def _with_output(
+    predictor: RowPredictor, inputs: list[InputColumn], block: list[Record]
+) -> tuple[list[row_files.Row], int]:
     """Return the rows of a block with the columns that are added to them, and the number of truncated rows."""
     for name in predictor.output_schema().names:
         if taken := next((record for record in block if name in record.values), None):
             raise DataError(f"{taken.where}: the input already has a column {name!r}. Rename it.")
     before = predictor.num_cut
-    columns = [[cell(record, column) for record in block] for column in inputs]
+    columns = [[row_files.cell(record, column) for record in block] for column in inputs]
     try:
         added = predictor.file_outputs(*columns)
     except DataError as error:
         raise DataError(f"in the rows from {block[0].where} on: {error}") from error
-    rows = [{**named_values(record), **more} for record, more in zip(block, added, strict=True)]
+    rows = [{**row_files.named_values(record), **more} for record, more in zip(block, added, strict=True)]
     return rows, predictor.num_cut - before
 
 
@@ -388,7 +378,7 @@ def _digest_of(model: LoadedModel) -> str:
 
 def _schema(source: Path, layout: TableLayout) -> pa.Schema:
     """Return the columns of the input with their types: a Parquet file's own, or those that hold all rows."""
-    if format_read(source, layout) == "parquet":
+    if row_files.format_read(source, layout) == "parquet":
         return pq.read_schema(source)
-    records = progress(read_rows(source, layout), description=f"{source.name}: types of the columns")
-    return widened_schema(blocks_of(records))
+    records = progress(row_files.read_rows(source, layout), description=f"{source.name}: types of the columns")
+    return row_files.widened_schema(row_files.blocks_of(records))

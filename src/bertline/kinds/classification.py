@@ -17,15 +17,7 @@ from numpy.typing import NDArray
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig, DocsSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_library_rows, docs_match_rows
-from bertline.finetuning.encoding import (
-    Epochs,
-    Windows,
-    encode_texts,
-    encode_windows,
-    length_sorted_batches,
-    outputs_of,
-    tensors,
-)
+from bertline.finetuning import encoding
 from bertline.finetuning.token_marks import NUM_MATCHES, with_shared_marked
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ConfigError, DataError
@@ -167,7 +159,7 @@ class LabelsPrediction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedTexts(Windows):
+class EncodedTexts(encoding.Windows):
     """Encoded rows with their labels."""
 
     labels: NDArray[np.int64]
@@ -229,26 +221,28 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         config = self.config
         texts = rows.texts, rows.text_pairs
         if config.long_texts == "windows":
-            windows = encode_windows(*texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap)
+            windows = encoding.encode_windows(
+                *texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap
+            )
         else:
-            whole = encode_texts(*texts, tokenizer, max_length=config.max_length)
-            windows = Windows(whole, np.arange(len(rows), dtype=np.int64))
+            whole = encoding.encode_texts(*texts, tokenizer, max_length=config.max_length)
+            windows = encoding.Windows(whole, np.arange(len(rows), dtype=np.int64))
         sequences = windows.sequences
         if config.shared_tokens == "marked":
             sequences = with_shared_marked(sequences, tokenizer)
         return EncodedTexts(sequences, windows.row_starts, rows.labels)
 
-    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Epochs:
+    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> encoding.Epochs:
         """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
         row_of, num_windows = encoded.row_of, encoded.num_windows
         # Not normalized per batch: windows of long texts all have the same length and share batches.
         weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
 
         def make(indices: NDArray[np.integer]) -> Batch:
-            of_rows = tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
+            of_rows = encoding.tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
             return {**encoded.sequences.batch(indices), **of_rows}
 
-        return length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
+        return encoding.length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         return self.loss_of_logits(outputs.float(), batch, options)
@@ -258,7 +252,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """Compute the mean loss from logits [B, labels]."""
 
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
-        of_windows = outputs_of(model, encoded.sequences, machine, len(self.labels), read=self.probabilities)
+        of_windows = encoding.outputs_of(model, encoded.sequences, machine, len(self.labels), read=self.probabilities)
         if len(encoded.row_starts) == len(of_windows):
             return of_windows
         sums = np.add.reduceat(of_windows, encoded.row_starts, axis=0)

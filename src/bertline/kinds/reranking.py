@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import (
-    INDICES,
-    Epochs,
-    Sequences,
-    any_of,
-    encode_texts,
-    length_sorted_batches,
-    outputs_of,
-    tensors,
-)
+from bertline.finetuning import encoding
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
@@ -94,7 +85,7 @@ class Question:
 class EncodedCandidates:
     """Sequences `[CLS] query [SEP] candidate [SEP]` for each candidate of each query, grouped by query."""
 
-    sequences: Sequences
+    sequences: encoding.Sequences
     relevant: NDArray[np.bool_]
     """Whether the candidate of each sequence is relevant."""
     offsets: NDArray[np.int64]
@@ -147,15 +138,15 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- the model
 
     def encode(self, rows: CandidateRows, tokenizer: Tokenizer) -> EncodedCandidates:
-        sequences = encode_texts(*_pairs(rows), tokenizer, max_length=self.config.max_length)
+        sequences = encoding.encode_texts(*_pairs(rows), tokenizer, max_length=self.config.max_length)
         relevant = np.array([value > 0 for values in rows.relevances for value in values], dtype=np.bool_)
         return EncodedCandidates(sequences, relevant, np.cumsum([0, *map(len, rows.candidates)]))
 
     def num_cut(self, encoded: EncodedCandidates) -> int:
         """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
-        return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
+        return int(encoding.any_of(encoded.sequences.cut, encoded.offsets).sum())
 
-    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Epochs:
+    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> encoding.Epochs:
         """Return batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query,
         which are redrawn each epoch; 0 takes all of them."""
         most = self.config.num_negatives
@@ -177,13 +168,15 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
             def make(indices: NDArray[np.integer]) -> Batch:
                 pairs = chosen[indices]
-                of_pairs = tensors(**{INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)})
+                of_pairs = encoding.tensors(
+                    **{encoding.INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)}
+                )
                 return {**encoded.sequences.batch(pairs), **of_pairs}
 
             lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
-            yield from length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
+            yield from encoding.length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
 
-        return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
+        return encoding.Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
@@ -192,7 +185,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return F.binary_cross_entropy_with_logits(outputs[:, 0].float(), options.smoothed(batch["relevant"]))
 
     def predict(self, model: nn.Module, encoded: EncodedCandidates, machine: Machine) -> CandidateScores:
-        scores = outputs_of(model, encoded.sequences, machine, 1)[:, 0]
+        scores = encoding.outputs_of(model, encoded.sequences, machine, 1)[:, 0]
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 
     def first_stage(self, rows: CandidateRows) -> CandidateScores:

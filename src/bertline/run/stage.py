@@ -25,22 +25,15 @@ from typing import Any
 
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.demo.docstrings import docstrings_kept_in
+from bertline.foundation import files
 from bertline.foundation.engine import Engine, engine_named
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
-from bertline.foundation.files import (
-    drop_leftovers,
-    folder_written_atomically,
-    read_json,
-    sha256_of_json,
-    tidy_partial,
-    write_atomically,
-    write_json,
-)
 from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.validation import to_mapping
 from bertline.foundation.work import Work
+from bertline.run import provenance
 from bertline.run.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
 from bertline.run.folder import (
     CONFIG_NAME,
@@ -53,16 +46,6 @@ from bertline.run.folder import (
     recorded,
     work_of,
     write_status,
-)
-from bertline.run.provenance import (
-    changed_inputs,
-    digests_of,
-    git_commit,
-    locked_stages,
-    md5_of_path,
-    running_under_dvc,
-    stages_due,
-    write_provenance,
 )
 from bertline.run.ranks import run_on_devices
 from bertline.run.records import add_result, opening_record, short_number, write_headline
@@ -106,7 +89,7 @@ class StageRun:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of `made_of`."""
-        return sha256_of_json(self.made_of)[:12]
+        return files.sha256_of_json(self.made_of)[:12]
 
     @property
     def folder(self) -> Path:
@@ -137,7 +120,9 @@ class StageRun:
     @cached_property
     def output(self) -> Path:
         """Folder of the result."""
-        return Path(self.stage.output.format(task=self.task_name)) if running_under_dvc() else self.folder / RESULT_NAME
+        if provenance.running_under_dvc():
+            return Path(self.stage.output.format(task=self.task_name))
+        return self.folder / RESULT_NAME
 
     def work(self, function: str) -> dict[str, float]:
         """Do the stage's long work, or resume it, and copy its result to `output`; return its headline figures.
@@ -165,7 +150,7 @@ class StageRun:
             again = "run the same command again to resume"
             raise Stopped("; ".join(filter(None, [f"by {named(number)}", how, again])), number) from None
         if self.output != self.folder / RESULT_NAME:
-            with folder_written_atomically(self.output) as temporary:
+            with files.folder_written_atomically(self.output) as temporary:
                 shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
         return metrics
 
@@ -182,10 +167,10 @@ class StageRun:
         """Record the headline figures and print where the result is."""
         self._refuse_changes()
         self.figures |= metrics
-        target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
-        write_json(target, dict(metrics))
+        target = METRICS / f"{self.name}.json" if provenance.running_under_dvc() else self.folder / "metrics.json"
+        files.write_json(target, dict(metrics))
         kept = self.folder / "headline.json"
-        shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
+        shown_by_dvc = HEADLINE / f"{self.name}.json" if provenance.running_under_dvc() else kept
         work_s = read_status(self.folder).work_s if self.stage.is_long else None  # it may be of earlier commands
         seconds = time.monotonic() - self.opened_s if work_s is None else work_s
         write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=seconds, kept=kept)
@@ -201,14 +186,14 @@ class StageRun:
 
     def _refuse_changes(self) -> None:
         """Fail if DVC, which reads params.yaml and the inputs after the stage, would record others than it used."""
-        if not running_under_dvc():
+        if not provenance.running_under_dvc():
             return  # the frozen configuration is the record
         changed = changed_sections(self.stage, self.task_name, self.made_of["sections"])
-        changed += changed_inputs(self.made_of["inputs"], self.inputs, Path(self.config.runtime.runs_folder))
+        changed += provenance.changed_inputs(self.made_of["inputs"], self.inputs, Path(self.config.runtime.runs_folder))
         if not changed:
             return
         if not (self.folder / RESULT_NAME).exists():  # DVC deletes the outputs of a stage before it runs it again
-            with folder_written_atomically(self.folder / RESULT_NAME) as temporary:
+            with files.folder_written_atomically(self.folder / RESULT_NAME) as temporary:
                 shutil.copytree(self.output, temporary, dirs_exist_ok=True)
         raise ArtifactError(
             f"stage {self.name}: what it depends on changed since it started, so DVC would record it wrongly: "
@@ -226,10 +211,10 @@ class StageRun:
             "fingerprint": self.fingerprint,
             "inputs": {key: path.as_posix() for key, path in self.inputs.items()},
             "config": to_mapping(self.config),
-            "commit": git_commit(),
+            "commit": provenance.git_commit(),
             "made_of": {key: self.made_of[key] for key in ("inputs", "code", "versions")},
         }
-        write_atomically(self.folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+        files.write_atomically(self.folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
 
 
 @contextmanager
@@ -249,21 +234,21 @@ def open_stage(
     """
     opened_s = time.monotonic()
     stage, task = stage_named(name), composed.get("task_name")
-    tidy_partial(METRICS)  # what killed stages left behind may be an input
-    if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
-        drop_leftovers(Path(stage.output.format(task=task)))
+    files.tidy_partial(METRICS)  # what killed stages left behind may be an input
+    if provenance.running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
+        files.drop_leftovers(Path(stage.output.format(task=task)))
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
     task = _task_of(stage, task, config)
     inputs = _inputs_of(stage, task, config, {**_named_inputs(composed), **(places or {})})
     made_of = {
         "sections": tracked_sections(stage, task, config),
-        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
+        "inputs": provenance.digests_of(inputs, Path(config.runtime.runs_folder)),
         "code": code_fingerprint(stage, config.tasks[task].kind if task else None),
         "versions": stage_versions(stage, task, to_mapping(config)),
     }
     run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
     leave_record(run.folder, run.records)
-    if running_under_dvc():
+    if provenance.running_under_dvc():
         say(_place(run, composed))
     with (
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
@@ -293,14 +278,14 @@ def do_work(folder: Path, function: str) -> dict[str, float]:
         _refuse_other_inputs(frozen, work)
         figures |= imported(function)(work)
         _refuse_other_inputs(frozen, work)
-        write_provenance(folder / RESULT_NAME, frozen, config.runtime)
+        provenance.write_provenance(folder / RESULT_NAME, frozen, config.runtime)
     return figures
 
 
 def _refuse_other_inputs(frozen: Mapping[str, Any], work: Work) -> None:
     """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new."""
     runs = Path(work.config.runtime.runs_folder)
-    if paths := changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
+    if paths := provenance.changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
         raise ArtifactError(
             f"what {work.folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command "
             "again: it opens a run for what is there now"
@@ -322,7 +307,7 @@ def _named_inputs(composed: Mapping[str, Any]) -> dict[str, Path]:
     """Return the folders that `inputs.NAME=FOLDER` names."""
     folders = {name: Path(folder) for name, folder in (composed.get("inputs") or {}).items() if folder is not None}
     for name, folder in folders.items():
-        if running_under_dvc():
+        if provenance.running_under_dvc():
             raise ConfigError(f"inputs.{name} is for stages that are run by hand; DVC knows those of dvc.yaml only.")
         if not folder.is_dir():
             raise ArtifactError(f"inputs.{name} is {folder}, which is no folder.")
@@ -352,8 +337,8 @@ def _place(run: StageRun, composed: Mapping[str, Any]) -> str:
     place = list(outputs).index(run.name)
     text = f"stage {place + 1} of {len(outputs)}"
     file = forecast_file(run.config)
-    seconds = read_json(file) if file.exists() else {}
-    due = stages_due(dict([*outputs.items()][place:]), composed)
+    seconds = files.read_json(file) if file.exists() else {}
+    due = provenance.stages_due(dict([*outputs.items()][place:]), composed)
     if not seconds.keys() >= set(due):
         return text
     return f"{text}, about {max(1, round(sum(seconds[name] for name in due) / 60))} min left"
@@ -361,7 +346,7 @@ def _place(run: StageRun, composed: Mapping[str, Any]) -> str:
 
 def forecast_file(config: PipelineConfig) -> Path:
     """Return the file for the seconds that `plan` expects each stage of a configuration to take."""
-    key = sha256_of_json(without_untracked(to_mapping(config)))[:12]
+    key = files.sha256_of_json(without_untracked(to_mapping(config)))[:12]
     return Path(config.runtime.runs_folder) / "plan" / key / "seconds.json"
 
 
@@ -393,13 +378,13 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
             path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
         name = path.name if path.name != task else path.parent.name
         # By hand, sources are read where they are; their digests are for DVC.
-        if is_unused(name, config) or (path == SOURCES and not running_under_dvc()):
+        if is_unused(name, config) or (path == SOURCES and not provenance.running_under_dvc()):
             continue
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
             continue  # a place for the user's data that this configuration does not use
         if name not in places and not path.exists():
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
-        if name not in places and not running_under_dvc():
+        if name not in places and not provenance.running_under_dvc():
             _refuse_other_configuration(name, path, config)
             _refuse_other_content(name, path, Path(config.runtime.runs_folder))
         inputs[name] = places.get(name, path)
@@ -411,7 +396,7 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
 
 def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfig) -> None:
     """Check by dvc.lock that an artifact, and those that it was made of, were made under this configuration."""
-    lock = locked_stages()
+    lock = provenance.locked_stages()
     waiting, changed = [artifact], dict[str, tuple[Any, Any]]()
     while waiting:
         path = waiting.pop()
@@ -435,11 +420,11 @@ def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfi
 
 def _refuse_other_content(name: str, artifact: Path, runs_folder: Path) -> None:
     """Check by dvc.lock that nothing changed an artifact since DVC recorded it: a stage under DVC would not read it."""
-    for output in (output for stage in locked_stages().values() for output in stage.get("outs", [])):
+    for output in (output for stage in provenance.locked_stages().values() for output in stage.get("outs", [])):
         path = Path(output["path"])
         if "md5" not in output or not path.exists() or artifact not in (path, *path.parents):
             continue
-        md5 = digests_of({"": path}, runs_folder, md5_of_path)[""]
+        md5 = provenance.digests_of({"": path}, runs_folder, provenance.md5_of_path)[""]
         if md5 != output["md5"]:
             raise ArtifactError(
                 f"{path} was changed or damaged since it was made: its MD5 is {md5}, and dvc.lock records "

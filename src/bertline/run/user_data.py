@@ -17,25 +17,12 @@ from bertline.corpus.registry import SourcesCorpusConfig, key_of, readers_of
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
-from bertline.run.stages import (
-    PRETRAINING_DATA,
-    SOURCES,
-    USER_CHECKPOINT,
-    USER_PRETRAINING_TEACHER,
-    USER_SOURCES,
-    USER_START,
-    USER_TASKS,
-    USER_TEACHER,
-    USER_TEXT,
-    USER_TREEBANK,
-    USER_UNLABELLED,
-    USER_VOCABULARY,
-)
+from bertline.run import stages
 from bertline.tasks.treebank import read_treebank
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 
 _PLACEHOLDER = ".place"
-_OF_TASKS = (USER_TASKS, USER_START, USER_TEACHER, USER_UNLABELLED)
+_OF_TASKS = (stages.USER_TASKS, stages.USER_START, stages.USER_TEACHER, stages.USER_UNLABELLED)
 
 
 def link_user_data(config: PipelineConfig) -> None:
@@ -43,11 +30,11 @@ def link_user_data(config: PipelineConfig) -> None:
     named = _named_paths(config)
     of_tasks = [folder / task for task in config.tasks for folder in _OF_TASKS]
     sources = config.corpus.sources if isinstance(config.corpus, SourcesCorpusConfig) else {}
-    of_sources = [USER_SOURCES / name for name in sources]
+    of_sources = [stages.USER_SOURCES / name for name in sources]
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
-    write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
+    write_atomically(stages.SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
     # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (USER_TEXT, *PRETRAINING_DATA, USER_VOCABULARY, *of_tasks, *of_sources):
+    for place in (stages.USER_TEXT, *stages.PRETRAINING_DATA, stages.USER_VOCABULARY, *of_tasks, *of_sources):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -103,24 +90,27 @@ def _require_existing(key: str, path: str) -> None:
 def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
     """Return key and path of the user's data by the place that it is linked from."""
     hub_or_path = {
-        USER_CHECKPOINT: ("pretrain.start_from", config.pretrain.start_from),
-        USER_PRETRAINING_TEACHER: ("objective.teacher", getattr(config.objective, "teacher", None)),
-        **{USER_START / name: (f"tasks.{name}.start_from", task.start_from) for name, task in config.tasks.items()},
+        stages.USER_CHECKPOINT: ("pretrain.start_from", config.pretrain.start_from),
+        stages.USER_PRETRAINING_TEACHER: ("objective.teacher", getattr(config.objective, "teacher", None)),
+        **{
+            stages.USER_START / name: (f"tasks.{name}.start_from", task.start_from)
+            for name, task in config.tasks.items()
+        },
     }
     if isinstance(config.tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig):
-        hub_or_path[USER_VOCABULARY] = ("tokenizer.path", config.tokenizer.path)
+        hub_or_path[stages.USER_VOCABULARY] = ("tokenizer.path", config.tokenizer.path)
     named = {place: (key, path) for place, (key, path) in hub_or_path.items() if path is not None and is_local(path)}
     for source, reader in readers_of(config.corpus).items():
         if reader.user_path is not None:
-            place = USER_SOURCES / source if source else USER_TEXT
+            place = stages.USER_SOURCES / source if source else stages.USER_TEXT
             named[place] = (f"{key_of(source)}.{reader.user_data}", reader.user_path)
     if config.pretrain.head_probe is not None:
-        named[USER_TREEBANK] = ("pretrain.head_probe.treebank", config.pretrain.head_probe.treebank)
+        named[stages.USER_TREEBANK] = ("pretrain.head_probe.treebank", config.pretrain.head_probe.treebank)
     for name, task in config.tasks.items():
         path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:
-            named[USER_TASKS / name] = (f"tasks.{name}.source.path", path)
-        for place, key in ((USER_TEACHER, "teacher"), (USER_UNLABELLED, "unlabelled")):
+            named[stages.USER_TASKS / name] = (f"tasks.{name}.source.path", path)
+        for place, key in ((stages.USER_TEACHER, "teacher"), (stages.USER_UNLABELLED, "unlabelled")):
             if (path := getattr(task, key)) is not None:
                 named[place / name] = (f"tasks.{name}.{key}", path)
     return named

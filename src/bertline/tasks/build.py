@@ -16,22 +16,10 @@ from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say, warn
 from bertline.kinds.registry import TaskConfig, kind_named
+from bertline.tasks import stored_rows
 from bertline.tasks.cells import text_in
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.source_files import listed, no_rows, same_text, trains_nothing
-from bertline.tasks.stored_rows import (
-    COLLECTION,
-    FORMAT_VERSION,
-    KIND,
-    BuiltTask,
-    PairedRows,
-    QueryRows,
-    QuestionRows,
-    SplitName,
-    StoredRows,
-    TaggedRows,
-    write_rows,
-)
 from bertline.tasks.table_source import JSON_LINES, Record, layout_of, parsed_records, value_in
 
 
@@ -60,9 +48,9 @@ def build_task(
     groups = {split: len(set(rows.clusters)) for split, rows in task.splits.items() if rows.clusters is not None}
     with folder_written_atomically(out) as folder:
         for split, rows in task.splits.items():
-            write_rows(folder, split, rows)
+            stored_rows.write_rows(folder, split, rows)
         if task.collection is not None:
-            write_rows(folder, COLLECTION, task.collection)
+            stored_rows.write_rows(folder, stored_rows.COLLECTION, task.collection)
         content = {
             "task": name,
             "task_kind": config.kind,
@@ -75,7 +63,7 @@ def build_task(
             "versions": versions,
             **task.more,
         }
-        write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+        write_manifest(folder, kind=stored_rows.KIND, format_version=stored_rows.FORMAT_VERSION, content=content)
     sizes, of_groups = (", ".join(f"{number:,} {split}" for split, number in each.items()) for each in (counts, groups))
     labels = (f", {len(task.labels)} labels" if task.labels else "") + (f", groups: {of_groups}" if groups else "")
     dropped = sum(task.dropped.values())
@@ -87,7 +75,7 @@ def build_task(
     }
 
 
-def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
+def unlabelled_rows(path: Path, source: Any, task: stored_rows.BuiltTask) -> stored_rows.StoredRows:
     """Read rows without labels as rows like those of train, whose labels mean nothing; leave out, and count, those that
     are also held out. Columns are those of the source's texts, or `words`, `question` and `context`, or `query`.
 
@@ -96,7 +84,9 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
         DataError: A row lacks a text.
     """
     train = task.splits["train"]
-    if not isinstance(train, PairedRows | TaggedRows | QuestionRows | QueryRows):
+    if not isinstance(
+        train, stored_rows.PairedRows | stored_rows.TaggedRows | stored_rows.QuestionRows | stored_rows.QueryRows
+    ):
         raise ConfigError("tasks of this kind have no rows without labels; set unlabelled to null.")
     inputs = {"words": "words", "questions": "question", "contexts": "context", "queries": "query"}
     inputs["texts"] = getattr(source, "text_column", "text")
@@ -118,9 +108,9 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
         raise DataError(f"{path} has no rows without labels. Give a file with some, or set unlabelled to null.")
     ids, *texts = map(list, zip(*records, strict=True))
     values: dict[str, Any] = dict(zip(columns, texts, strict=True))
-    if isinstance(train, TaggedRows):
+    if isinstance(train, stored_rows.TaggedRows):
         values |= {"documents": ids, "tags": [[task.labels[0]] * len(words) for words in values["words"]]}
-    elif isinstance(train, QuestionRows):
+    elif isinstance(train, stored_rows.QuestionRows):
         values |= {"titles": ids, "answers": [[] for _ in ids], "starts": [[] for _ in ids]}
     elif task.collection is not None:  # a batch needs documents: one for each query, in turn
         documents = itertools.cycle(task.collection.ids)
@@ -132,7 +122,7 @@ def unlabelled_rows(path: Path, source: Any, task: BuiltTask) -> StoredRows:
     return rows.take(new)
 
 
-def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
+def _check(name: str, config: TaskConfig, task: stored_rows.BuiltTask) -> None:
     """Check that no split is empty and that train has the requested number of rows, for any kind of task.
 
     Train may be empty if nothing is trained.
@@ -150,7 +140,9 @@ def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
             )
 
 
-def _check_targets(name: str, metric: str, targets: Mapping[SplitName, Collection[tuple[str, ...]]]) -> None:
+def _check_targets(
+    name: str, metric: str, targets: Mapping[stored_rows.SplitName, Collection[tuple[str, ...]]]
+) -> None:
     """Check that dev and each test have different targets, and warn about labels of train that they lack.
 
     A test without positives gives accuracy 1 to whoever never says yes, and F1 0 to everybody: neither is a score.

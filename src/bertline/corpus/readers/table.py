@@ -18,17 +18,8 @@ from typing import Any, ClassVar, Literal
 import fsspec
 import pyarrow.parquet as pq
 
+from bertline.corpus import files
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import (
-    InputShard,
-    Part,
-    fault,
-    line_ranges,
-    lines_before,
-    open_dataset,
-    paragraphs_of,
-    without_compression,
-)
 from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings, valid
 from bertline.foundation.bad_rows import BadRows
@@ -104,7 +95,7 @@ class RowsReader(ReadingSettings):
             group = "" if group is None else f"{self.group_column}={group}"
             language = row[self.language_column] if self.language_column is not None else None
             language = None if language in (None, "") else str(language)
-            yield SourceDocument(name, group, tuple(paragraphs_of(text.splitlines())), language=language)
+            yield SourceDocument(name, group, tuple(files.paragraphs_of(text.splitlines())), language=language)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,26 +124,26 @@ class TableReader(RowsReader, FilesReader):
         """See `FilesReader.endings`."""
         return _SUFFIXES[self.kind]
 
-    def ranges(self, part: Part, shard_bytes: int) -> list[Part]:
+    def ranges(self, part: files.Part, shard_bytes: int) -> list[files.Part]:
         """See `FilesReader.ranges`: lines of JSONL, and row groups of Parquet files."""
         if self.kind == "jsonl" and self.encoding == "utf-8":
-            return line_ranges(part, shard_bytes)
+            return files.line_ranges(part, shard_bytes)
         if self.kind == "csv" or part.size < 2 * shard_bytes:
             return [part]
         return _row_group_ranges(part, shard_bytes)
 
-    def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
+    def read_part(self, part: files.Part) -> Iterator[SourceDocument | Dropped]:
         """See `FilesReader.read_part`."""
         read = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}[self.kind]
         in_lines = self.kind != "parquet"
 
         def where(number: int) -> str:
-            return f"{part.path}:{(lines_before(part) if in_lines else 0) + number}"
+            return f"{part.path}:{(files.lines_before(part) if in_lines else 0) + number}"
 
         yield from self.documents(read(part, self), f"{part.label}:", where)
 
 
-def _read_jsonl(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
+def _read_jsonl(part: files.Part, config: TableReader) -> Iterator[Row | Dropped]:
     for line in read_lines(part, config.encoding, config.on_undecodable):
         if isinstance(line, Dropped):
             yield line
@@ -170,13 +161,13 @@ def _read_jsonl(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
         except (ValueError, RecursionError) as error:
             problem = f"not valid JSON ({error}). A JSONL file has one object per line; found {line.text[:60]!r}"
         if problem:
-            place = f"{part.path}:{lines_before(part) + line.number}"
+            place = f"{part.path}:{files.lines_before(part) + line.number}"
             yield config.bad_row(place, problem, Dropped("documents/not_json", name, line.text))
         else:
             yield line.number, row
 
 
-def _read_csv(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
+def _read_csv(part: files.Part, config: TableReader) -> Iterator[Row | Dropped]:
     undecodable = False  # whether a line of the current record is
     waiting: list[Dropped] = []
 
@@ -190,7 +181,7 @@ def _read_csv(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
             # A line that is too long comes empty, and an empty one would be no record that can be counted.
             yield (line.text or ("\ufffd" if line.undecodable else "")) + "\n"
 
-    separator = config.separator or ("\t" if without_compression(part.name).endswith(".tsv") else ",")
+    separator = config.separator or ("\t" if files.without_compression(part.name).endswith(".tsv") else ",")
     rows = (
         quoted_rows(texts(), separator, where=part.path, hint=_QUOTES)
         if config.quoting
@@ -219,7 +210,7 @@ def _read_csv(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
     yield from waiting
 
 
-def _row_group_ranges(part: Part, range_bytes: int) -> list[Part]:
+def _row_group_ranges(part: files.Part, range_bytes: int) -> list[files.Part]:
     try:
         with _parquet(part) as table:
             sizes = [table.metadata.row_group(group).total_byte_size for group in range(table.num_row_groups)]
@@ -235,13 +226,13 @@ def _row_group_ranges(part: Part, range_bytes: int) -> list[Part]:
     return ranges
 
 
-def _parquet(part: Part) -> pq.ParquetFile:
+def _parquet(part: files.Part) -> pq.ParquetFile:
     # Not mapped into memory, where a file that shrinks would end the process; a page at a time, not a row group.
     source = fsspec.open(part.path, "rb").open() if "://" in part.path else part.path
     return pq.ParquetFile(source, memory_map=False, buffer_size=_PARQUET_BUFFER_BYTES)
 
 
-def _read_parquet(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
+def _read_parquet(part: files.Part, config: TableReader) -> Iterator[Row | Dropped]:
     number = 0
     try:
         with _parquet(part) as table:
@@ -256,7 +247,7 @@ def _read_parquet(part: Part, config: TableReader) -> Iterator[Row | Dropped]:
     except Exception as error:  # damaged data raises exceptions of Arrow, of the file and of what decodes values
         behind = f" of row group {part.start}" if part.start else ""
         problem = f"not a readable Parquet file from row {number + 1}{behind} on ({type(error).__name__}: {error})"
-        yield fault(part, config.on_undecodable, "files/torn", problem, "Copy or write it again")
+        yield files.fault(part, config.on_undecodable, "files/torn", problem, "Copy or write it again")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -291,25 +282,25 @@ class HubReader(RowsReader, CorpusReader):
         """See `ReadingSettings.user_path`."""
         return self.name if self.is_folder else None
 
-    def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
+    def plan(self, shard_bytes: int, source: str = "") -> tuple[list[files.InputShard], list[Dropped]]:
         """See `CorpusReader.plan`: ranges of rows of a saved dataset, files of another one."""
         with self._named():
-            rows = open_dataset(self, self.split, streaming=True)
-            part = Part(self._where, self.split, 0)
+            rows = files.open_dataset(self, self.split, streaming=True)
+            part = files.Part(self._where, self.split, 0)
             if hasattr(rows, "num_rows"):
                 num_ranges = max(1, min(rows.num_rows, round((rows.data.nbytes or 0) / shard_bytes)))
                 bounds = [rows.num_rows * place // num_ranges for place in range(num_ranges + 1)]
             else:
                 bounds = list(range(rows.num_shards + 1))
         ranges = [replace(part, start=start, stop=stop) for start, stop in pairwise(bounds)]
-        return [InputShard(source, (one,)) for one in ranges], []
+        return [files.InputShard(source, (one,)) for one in ranges], []
 
-    def read_shard(self, shard: InputShard) -> Iterator[SourceDocument | Dropped]:
+    def read_shard(self, shard: files.InputShard) -> Iterator[SourceDocument | Dropped]:
         """See `CorpusReader.read_shard`."""
         (part,) = shard.parts
         assert part.stop is not None
         with self._named():
-            rows = open_dataset(self, self.split, streaming=True)
+            rows = files.open_dataset(self, self.split, streaming=True)
             if hasattr(rows, "num_rows"):
                 chosen = rows.select(range(part.start, part.stop))
             else:
