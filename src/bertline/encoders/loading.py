@@ -18,13 +18,7 @@ from torch import Tensor, nn
 from bertline.foundation.errors import ConfigError
 from bertline.modeling import huggingface
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import (
-    BertForMaskedLM,
-    BertForPreTraining,
-    BertForSequenceClassification,
-    BertModel,
-    MaskedLanguageModel,
-)
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, family_of
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
@@ -33,6 +27,7 @@ from bertline.tokenization.storage import copy_tokenizer
 
 if TYPE_CHECKING:
     from bertline.encoders.wrapped import WrappedEncoder, WrappedMaskedLM
+    from bertline.modeling.bert import MaskedLanguageModel
 
 Encoder: TypeAlias = "BertModel | WrappedEncoder"
 LanguageModel: TypeAlias = "MaskedLanguageModel | WrappedMaskedLM"

@@ -20,8 +20,9 @@ from torch import nn
 from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind, require_text, require_texts, row_ids
+from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind
 from bertline.kinds.classification import Prediction
+from bertline.kinds.inputs import require_text, require_texts, row_ids
 from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled

@@ -18,20 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import (
-    INDICES,
-    INPUT_NAMES,
-    Epochs,
-    Sequences,
-    length_sorted_batches,
-    outputs_of,
-    tensors,
-)
-from bertline.foundation.bad_rows import BadRow
+from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, length_sorted_batches, outputs_of, tensors
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import generator
-from bertline.tasks.cells import require_whole_characters, text_in
+from bertline.kinds.inputs import require_pairing
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
 
@@ -304,7 +295,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def soft_targets(self, model: nn.Module, encoded: Encoded, machine: Machine) -> NDArray[np.float32]:
         """Return what a fine-tuned teacher computes, as `soft_loss` reads it: by default the logits of each sequence,
         [N, L], or of its tokens, [N, S, L]. The `INDICES` of a batch count the first axis."""
-        sequences: Sequences = encoded.sequences  # type: ignore[attr-defined]
+        sequences = encoded.sequences  # type: ignore[attr-defined]
         num_outputs = len(self.outputs or self.labels)
         shape = (sequences.input_ids.shape[1], num_outputs) if self.head == "tokens" else (num_outputs,)
         return outputs_of(model, sequences, machine, *shape)
@@ -478,61 +469,3 @@ def require_different(name: str, targets: Sequence[object], are: str, fix: str) 
     """Raise a `DataError` if all targets that the task `name` is trained on are the same: there is nothing to learn."""
     if len(set(targets)) == 1:
         raise DataError(f"tasks.{name}: all {len(targets)} {are} {targets[0]!r}; there is nothing to learn. {fix}")
-
-
-# Checks of the inputs of users.
-
-
-def row_ids(count: int) -> list[str]:
-    """Return ids for `count` rows without ids."""
-    return [str(number) for number in range(count)]
-
-
-def require_several(values: Any, name: str) -> list[Any]:
-    """Return the values of a list, array or iterator (an open file, a generator) as a list, or raise a `DataError`."""
-    if isinstance(values, str):
-        raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
-    if isinstance(values, bytes | Mapping) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
-        raise DataError(f"{name} is {values!r:.80}; expected a list of strings.")
-    return list(values)
-
-
-def require_text(value: Any, name: str) -> str:
-    """Return the value if it is a string that can be encoded, or raise a `DataError`."""
-    if not isinstance(value, str):
-        raise DataError(f"{name} is {value!r:.80}; expected a string.")
-    try:
-        require_whole_characters(value)
-    except BadRow as bad:
-        raise DataError(f"{name}: {bad}. Correct the text.") from None
-    return value
-
-
-def require_texts(values: Any, name: str) -> list[str]:
-    """Return the values as a list of strings, or raise a `DataError`."""
-    return [require_text(value, f"{name}[{index}]") for index, value in enumerate(require_several(values, name))]
-
-
-def require_pairs(
-    first: Any, second: Any, names: tuple[str, str] = ("texts", "text_pairs")
-) -> tuple[list[str], list[str]]:
-    """Return both values as lists of strings of equal length, or raise a `DataError`."""
-    one, other = require_texts(first, names[0]), require_texts(second, names[1])
-    if len(one) != len(other):
-        raise DataError(f"{len(one)} {names[0]} and {len(other)} {names[1]}; expected one of each for each pair.")
-    return one, other
-
-
-def require_pairing(config: BaseTaskConfig, *, is_pair: bool) -> None:
-    """Raise a `DataError` if a task that was trained on pairs gets single texts, or the other way round."""
-    if config.reads_pairs not in (None, is_pair):
-        trained_on = "single texts; leave second texts out" if is_pair else "pairs of texts; give the second texts too"
-        raise DataError(f"this model was trained on {trained_on} (text_pairs; in a file, text_pair_column=COLUMN).")
-
-
-def texts_and_pairs(config: BaseTaskConfig, texts: Any, text_pairs: Any) -> tuple[list[str], list[str] | None]:
-    """Return texts and, for a task of pairs, second texts as training reads them, or raise a `DataError`."""
-    require_pairing(config, is_pair=text_pairs is not None)
-    columns = [require_texts(texts, "texts")] if text_pairs is None else require_pairs(texts, text_pairs)
-    first, *second = [[text_in(text) or "" for text in column] for column in columns]
-    return first, second[0] if second else None

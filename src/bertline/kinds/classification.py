@@ -32,9 +32,8 @@ from bertline.kinds.base import (
     list_of,
     paired_columns,
     require_different,
-    row_ids,
-    texts_and_pairs,
 )
+from bertline.kinds.inputs import row_ids, texts_and_pairs
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import classification as metrics

@@ -22,7 +22,8 @@ from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.text_files import decoded_text
 from bertline.foundation.validation import require_at_least
-from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_pairs, row_ids
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
+from bertline.kinds.inputs import require_pairs, row_ids
 from bertline.tasks.cells import require_whole_characters
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold

@@ -16,7 +16,8 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.seeds import generator
-from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_texts, row_ids
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
+from bertline.kinds.inputs import require_texts, row_ids
 from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking

@@ -19,17 +19,8 @@ from bertline.finetuning.token_marks import NUM_CASES, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.foundation.progress import warn
-from bertline.kinds.base import (
-    Batch,
-    Calibration,
-    LossOptions,
-    Statistics,
-    TaskKind,
-    list_of,
-    require_several,
-    require_text,
-    require_texts,
-)
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, list_of
+from bertline.kinds.inputs import require_several, require_text, require_texts
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conllu, tagged_rows, tagged_splits
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
