@@ -15,6 +15,7 @@ from bertline.tasks.metrics import metric_name as metric_name
 
 _FEW = 6
 """Number of names that `counted` lists."""
+_CHARACTERS = 420
 
 
 def in_unit(value: float, unit: Literal["nats", "fraction"]) -> str:
@@ -90,7 +91,7 @@ def listing(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def shortened(text: str, limit: int) -> str:
+def shortened(text: str, limit: int = _CHARACTERS) -> str:
     """Shorten a text to at most `limit` characters, cut at a space.
 
     Example:
@@ -116,8 +117,6 @@ def test_name(split: str) -> str:
     return "test" if split == "test" else f"test ({words(split.removeprefix('test_'))})"
 
 
-CHARACTERS = 420
-
 _NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
 
 
@@ -130,9 +129,9 @@ def label_block(error: dict[str, Any]) -> str:
 def ranking_block(error: dict[str, Any]) -> str:
     """Return the HTML of an error of a ranking: the query, the document put first, and a right one."""
     query = str(error.get("query", ""))
-    first = shortened(str(error.get("first_document") or error["predicted"]), CHARACTERS)
-    right = shortened(str(error.get("right_document") or error["gold"]), CHARACTERS)
-    blocks = f"<p><b>{escape(shortened(query, CHARACTERS))}</b></p>"
+    first = shortened(str(error.get("first_document") or error["predicted"]))
+    right = shortened(str(error.get("right_document") or error["gold"]))
+    blocks = f"<p><b>{escape(shortened(query))}</b></p>"
     blocks += f'<p><small>put first</small> <span class="wrong">{escape(first)}</span></p>'
     blocks += f'<p><small>right</small> <span class="right">{escape(right)}</span></p>'
     return quote(blocks, sureness(error))
@@ -145,7 +144,7 @@ def inputs_of(error: dict[str, Any]) -> str:
         for name, value in error.items()
         if name not in _NOT_INPUTS and not name.startswith("probability_") and isinstance(value, str | list) and value
     ]
-    return "".join(f"<p>{escape(shortened(text, CHARACTERS))}</p>" for text in texts)
+    return "".join(f"<p>{escape(shortened(text))}</p>" for text in texts)
 
 
 def quote(content: str, said: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -12,24 +13,13 @@ from markupsafe import Markup
 
 from bertline.evaluation.charts import TaskCharts
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.html import (
-    CHARACTERS,
-    escape,
-    listing,
-    metric_name,
-    number_of,
-    score,
-    setting,
-    shortened,
-    test_name,
-    with_diverged,
-    words,
-)
+from bertline.evaluation.html import listing, number_of, score, setting, shortened, test_name, with_diverged, words
 from bertline.evaluation.overlap import Overlap
 from bertline.foundation.formats import count, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN, outcome
 from bertline.kinds.base import TaskKind
 from bertline.kinds.registry import kind_named
+from bertline.tasks.metrics import metric_name
 from bertline.tasks.stored_rows import COLLECTION
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
@@ -282,7 +272,7 @@ def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
     elif isinstance(value, list):
         more = f" … ({number_of(len(value), key.removesuffix('s'))})" if len(value) > 1 else ""
         value = value[0] if value else "none"
-    return escape(shortened(str(value), CHARACTERS)) + more
+    return escape(shortened(str(value))) + more
 
 
 def _tagged(word: str, tag: str) -> str:

@@ -510,7 +510,7 @@ def _scored(rows: QuestionRows, given: list[str]) -> tuple[NDArray[np.float64], 
 
 def _marked(context: str, gold: str, predicted: str) -> str:
     """Return the context around the answers, with the gold and the predicted answer highlighted."""
-    from bertline.evaluation.html import CHARACTERS, escape, shortened
+    from bertline.evaluation.html import escape, shortened
 
     places: list[tuple[int, int, str]] = []
     for answer, css in ((gold, "right"), (predicted, "wrong")):
@@ -518,7 +518,7 @@ def _marked(context: str, gold: str, predicted: str) -> str:
         if at >= 0 and not any(at < end and start < at + len(answer) for start, end, _ in places):
             places.append((at, at + len(answer), css))
     if not places:
-        return escape(shortened(context, CHARACTERS))
+        return escape(shortened(context))
     places.sort()
     done = max(0, places[0][0] - _AROUND)
     parts = ["… " if done else ""]

@@ -308,12 +308,11 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
         """Return the HTML of an error: the sentences of the document with a wrong label."""
-        from bertline.evaluation.html import CHARACTERS, escape, quote, shortened, sureness
+        from bertline.evaluation.html import escape, quote, shortened, sureness
 
         labelled = zip(error["sentences"], error["gold"], error["predicted"], strict=False)  # long lists are cut
         wrong = [
-            f"<p>{escape(shortened(sentence, CHARACTERS))} "
-            f"<small>is {escape(gold)}, taken for {escape(predicted)}</small></p>"
+            f"<p>{escape(shortened(sentence))} <small>is {escape(gold)}, taken for {escape(predicted)}</small></p>"
             for sentence, gold, predicted in labelled
             if gold != predicted
         ]

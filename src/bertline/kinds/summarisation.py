@@ -196,10 +196,10 @@ class Summarisation(SentenceReader[SummaryRows]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import CHARACTERS, escape, plain, quote, shortened
+        from bertline.evaluation.html import escape, plain, quote, shortened
 
-        blocks = f"<p><small>summary</small> {escape(shortened(plain(error['gold']), CHARACTERS))}</p>"
-        blocks += f"<p><small>chosen</small> {escape(shortened(plain(error['predicted']), CHARACTERS))}</p>"
+        blocks = f"<p><small>summary</small> {escape(shortened(plain(error['gold'])))}</p>"
+        blocks += f"<p><small>chosen</small> {escape(shortened(plain(error['predicted'])))}</p>"
         return quote(blocks, "")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
