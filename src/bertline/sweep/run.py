@@ -16,19 +16,8 @@ from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.modeling.text_vectors import MODULES_NAME
+from bertline.sweep import bench
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
-from bertline.sweep.bench import (
-    LENGTHS,
-    Arm,
-    Bench,
-    PlannedSweep,
-    SweepJob,
-    kind_of,
-    led_by,
-    planned,
-    split_sizes,
-    test_splits,
-)
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.repetitions import (
     DOCUMENTS,
@@ -46,20 +35,18 @@ from bertline.sweep.studies import workers_matter
 from bertline.sweep.workers import FINISHED, best_points, join_sweep, leading
 from bertline.tasks.config import ChoiceSpace
 
-__all__ = ["SweepJob", "join", "run", "run_sweep"]
-
 
 def run(work: Work) -> dict[str, float]:
     """Sweep, as the one process that leads; see `run_sweep`."""
-    return run_sweep(SweepJob.of(work))
+    return run_sweep(bench.SweepJob.of(work))
 
 
 def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
     """Help with a sweep that another process leads; see `join_sweep`."""
-    return join_sweep(SweepJob.of(work), is_led=is_led)
+    return join_sweep(bench.SweepJob.of(work), is_led=is_led)
 
 
-def run_sweep(job: SweepJob) -> dict[str, float]:
+def run_sweep(job: bench.SweepJob) -> dict[str, float]:
     """Tune, repeat and compare on one task, or resume a killed sweep; return the headline figures.
 
     Finished trials and repetitions are in the studies and the run folder and are not run again.
@@ -70,13 +57,13 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
     with writing(job.run_folder):
         job.run_folder.mkdir(parents=True, exist_ok=True)
     planned_points(job.sweep, job.task)  # raises for an invalid space before any work
-    plan = planned(job)
+    plan = bench.planned(job)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
-        check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
+        check_options(bench.kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
         if (start.folder / MODULES_NAME).is_file():
             say(f"{start.folder}: fine-tuning and baselines take its encoder alone, without what {MODULES_NAME} names")
     if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
-        Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
+        bench.Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
     notes = notes_before(plan)
     with leading(plan) as leader:
         trials = leader.run_trials()
@@ -86,8 +73,8 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         best = chosen_encoder(job, chosen)  # from here on, it is the arm `encoder` in all but its own records
         if best != "encoder":
             task = replace(job.task, start_from=plan.starts[best].start)  # the exported task.json names it
-            plan = replace(plan, job=replace(job, task=task), starts=led_by(best, plan.starts))
-        trials, chosen = led_by(best, trials), led_by(best, chosen)
+            plan = replace(plan, job=replace(job, task=task), starts=bench.led_by(best, plan.starts))
+        trials, chosen = bench.led_by(best, trials), bench.led_by(best, chosen)
         others = label_efficiency(plan, chosen)
         leader.queue_repetitions(others)  # for the other processes, while this one reads test
         read_tests(leader.bench, chosen)
@@ -125,7 +112,7 @@ def _mean(arm: dict[str, Any]) -> str:
     return f"{with_spread(arm['test_mean'], arm['test_std'])}{diverged}"
 
 
-_WORDS: dict[Arm, str] = {
+_WORDS: dict[bench.Arm, str] = {
     "encoder": "the encoder",
     "combined": "the encoder combined with BM25",
     "without_teacher": "the encoder without its teacher",
@@ -133,12 +120,12 @@ _WORDS: dict[Arm, str] = {
 }
 
 
-def _name(plan: PlannedSweep, arm: Arm) -> str:
+def _name(plan: bench.PlannedSweep, arm: bench.Arm) -> str:
     is_one_of_several = plan.job.sweep.encoders and arm.startswith("encoder")
     return short_title(plan.starts[arm].title) if is_one_of_several else _WORDS[arm]
 
 
-def notes_before(plan: PlannedSweep) -> list[str]:
+def notes_before(plan: bench.PlannedSweep) -> list[str]:
     """Return, and print, notes that follow from the configuration."""
     sweep, task = plan.job.sweep, plan.job.task
     sentences = []
@@ -158,20 +145,20 @@ def notes_before(plan: PlannedSweep) -> list[str]:
     return _said(plan, sentences + _lowered_lengths(plan))
 
 
-def _said(plan: PlannedSweep, sentences: list[str]) -> list[str]:
+def _said(plan: bench.PlannedSweep, sentences: list[str]) -> list[str]:
     for sentence in sentences:
         say(f"{plan.job.task_name}: {sentence}")
     return sentences
 
 
-def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
+def notes_after(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[Repetition]]) -> list[str]:
     """Return, and print, notes on the runs: arms without a result, a limiting number of epochs, truncated rows."""
     missing = [_name(plan, arm) for arm in plan.starts if arm not in winners]
     left_out = [f"Every run of {name} diverged or failed, so it is left out." for name in missing]
     return _said(plan, left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners))
 
 
-def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
+def _most_epochs(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[Repetition]]) -> list[str]:
     """Return a note if random weights did best with the largest number of epochs that they could choose."""
     epochs = space_of_arm(plan.job.sweep, plan.job.task, "random_weights").get("num_epochs")
     seeds = winners.get("random_weights")
@@ -183,29 +170,29 @@ def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]
     ]
 
 
-def _lowered_lengths(plan: PlannedSweep) -> list[str]:
+def _lowered_lengths(plan: bench.PlannedSweep) -> list[str]:
     asked, sentences = plan.job.task, []
     for arm, start in plan.starts.items():
         if arm in ("random_weights", "without_teacher"):
             continue  # they have the same number of positions as the encoder
-        found = kind_of(plan.job, start).config
+        found = bench.kind_of(plan.job, start).config
         sentences += [
             f"For {_name(plan, arm)} {name} is {getattr(found, name)} and not {getattr(asked, name)}: it has "
             "positions for no more tokens."
-            for name in LENGTHS
+            for name in bench.LENGTHS
             if getattr(found, name, None) != getattr(asked, name, None)
         ]
     return sentences
 
 
-def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
-    sizes = split_sizes(plan.job)
+def _cut_rows(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[Repetition]]) -> list[str]:
+    sizes = bench.split_sizes(plan.job)
     arms_of: dict[tuple[str, str], list[str]] = {}
     for arm, seeds in winners.items():
         counts = seeds[0].cut_rows(plan.job)
         listed = [
             f"{counts[name]:,} of {sizes[name]:,} {name.replace('_', ' ')} rows"
-            for name in ("train", "dev", *test_splits(plan.job))
+            for name in ("train", "dev", *bench.test_splits(plan.job))
             if counts.get(name)
         ]
         listed += [f"{counts[DOCUMENTS]:,} {DOCUMENTS}"] if counts.get(DOCUMENTS) else []
@@ -217,10 +204,10 @@ def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -
     ]
 
 
-def _limit(plan: PlannedSweep, arm: Arm) -> str:
+def _limit(plan: bench.PlannedSweep, arm: bench.Arm) -> str:
     """Return what truncated the rows: the encoder's positions if fewer than the task asks for, else the task's own."""
-    asked, found = plan.job.task, kind_of(plan.job, plan.starts[arm]).config
-    names = [name for name in LENGTHS if hasattr(asked, name)]
+    asked, found = plan.job.task, bench.kind_of(plan.job, plan.starts[arm]).config
+    names = [name for name in bench.LENGTHS if hasattr(asked, name)]
     if any(getattr(found, name) != getattr(asked, name) for name in names):
         return f"the {found.max_length} tokens that it has positions for"
     said = " or ".join(f"{name} ({getattr(asked, name)} tokens)" for name in names)

@@ -20,21 +20,8 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path, size_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
+from bertline.tracking import record as records
 from bertline.tracking.config import TrackingConfig, database_file, first_line, is_local, masked
-from bertline.tracking.record import (
-    NOTE_TAG,
-    PARENT_TAG,
-    PIPELINE_KEY_TAG,
-    RECORD_NAME,
-    STAGE_KEY_TAG,
-    STAGE_TAG,
-    TRIAL_TAG,
-    Attachment,
-    Record,
-    RunRecord,
-    Table,
-    read_record,
-)
 from bertline.tracking.registration import Registration
 
 if TYPE_CHECKING:
@@ -96,7 +83,7 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         sender = _Sender(folder)
         try:
-            if read_record(folder).tracking.uri in silent or not sender.send():
+            if records.read_record(folder).tracking.uri in silent or not sender.send():
                 left.append(folder)
         except Exception as error:
             warn(f"{folder} was not sent: {first_line(error)}")
@@ -116,12 +103,12 @@ def register(folder: Path, name: str, model: Path, registration: Registration) -
     Returns:
         The version; None if tracking is disabled, or, with a warning, if the server did not take it.
     """
-    if not (folder / RECORD_NAME).exists():
+    if not (folder / records.RECORD_NAME).exists():
         return None
     try:
         from bertline.tracking.registry import register_folder
 
-        record = read_record(folder)
+        record = records.read_record(folder)
         store = _store(record.tracking)
         return register_folder(store, _pipeline_run(store, record).id, name, model, registration)
     except Exception as error:
@@ -209,7 +196,7 @@ class _Sender:
         Raises:
             Exception: The server cannot be reached, or refuses the run itself.
         """
-        record = read_record(self.folder)
+        record = records.read_record(self.folder)
         self.uri = record.tracking.uri
         if self._lock is None:
             lock = (self.folder / ".sending").open("w")
@@ -224,7 +211,7 @@ class _Sender:
             self._forget()
             raise
 
-    def _send(self, record: Record) -> bool:
+    def _send(self, record: records.Record) -> bool:
         status_file = self.folder / "status.json"
         ended = read_json(status_file) if status_file.exists() else {}
         status = _STATUS.get(ended.get("state", ""), "RUNNING")
@@ -234,7 +221,7 @@ class _Sender:
         self.show_progress()
         store = self._store = self._store or _store(record.tracking)
         if status != "RUNNING":
-            if store.find_runs({STAGE_KEY_TAG: record.stage.key, _SENT_TAG: state}):
+            if store.find_runs({records.STAGE_KEY_TAG: record.stage.key, _SENT_TAG: state}):
                 self._done = state
                 return True
             self._pipeline = None  # another stage may have written to it
@@ -267,7 +254,7 @@ class _Sender:
         self._done = state
         return True
 
-    def _open_runs(self, store: Store, record: Record) -> tuple[StoredRun, StoredRun]:
+    def _open_runs(self, store: Store, record: records.Record) -> tuple[StoredRun, StoredRun]:
         """Find or create the runs of the pipeline and of the stage.
 
         A stage that an earlier pipeline did not finish is continued, below the pipeline of the record.
@@ -277,19 +264,19 @@ class _Sender:
         if self._pipeline is None:
             self._pipeline = _pipeline_run(store, record)
         if self._stage is None:
-            identity = {STAGE_TAG: record.stage.name, STAGE_KEY_TAG: record.stage.key}
+            identity = {records.STAGE_TAG: record.stage.name, records.STAGE_KEY_TAG: record.stage.key}
             runs = store.find_runs(identity)
-            own = [run for run in runs if run.data.tags.get(PARENT_TAG) == self._pipeline.id]
+            own = [run for run in runs if run.data.tags.get(records.PARENT_TAG) == self._pipeline.id]
             usable = own or [run for run in runs if run.info.status != "FINISHED"]
             if usable:
                 self._stage = StoredRun(store.client, usable[0])
-                self._stage.set_tags({PARENT_TAG: self._pipeline.id})
+                self._stage.set_tags({records.PARENT_TAG: self._pipeline.id})
             else:
-                identity[PARENT_TAG] = self._pipeline.id
+                identity[records.PARENT_TAG] = self._pipeline.id
                 self._stage = store.find_or_create_run(identity, record.stage.name, start_s=record.opened_s)
         return self._pipeline, self._stage
 
-    def _send_settings(self, run: StoredRun, content: RunRecord, *, own_text: bool) -> None:
+    def _send_settings(self, run: StoredRun, content: records.RunRecord, *, own_text: bool) -> None:
         self._attempt("tags", run.set_tags, content.tags)
         self._attempt("parameters", run.log_params, content.params if own_text else without_text(content.params))
         self._attempt("inputs", run.log_inputs, content.inputs)
@@ -297,24 +284,24 @@ class _Sender:
             config = content.config if own_text else without_text(content.config)
             self._attempt("config.yaml", run.attach_config, config, sha256_of_json(config))
 
-    def _send_files(self, run: StoredRun, content: RunRecord, *, own_text: bool, finished: bool) -> None:
+    def _send_files(self, run: StoredRun, content: records.RunRecord, *, own_text: bool, finished: bool) -> None:
         for one in content.files:
             path = self.folder / one.path
-            if not (path.exists() and (finished or (isinstance(one, Attachment) and one.while_working))):
+            if not (path.exists() and (finished or (isinstance(one, records.Attachment) and one.while_working))):
                 continue
-            if not own_text and (isinstance(one, Table) or one.contains_text):
+            if not own_text and (isinstance(one, records.Table) or one.contains_text):
                 self._notice(f"{path} stays on this machine: it contains your text, and tracking.log_text is false.")
                 continue
             self._attempt(str(path), self._attach, run, one, path)
 
-    def _attach(self, run: StoredRun, one: Attachment | Table, path: Path) -> None:
+    def _attach(self, run: StoredRun, one: records.Attachment | records.Table, path: Path) -> None:
         with suppress(FileNotFoundError):  # it is being replaced, and sent the next time
             sha256 = sha256_of_path(path)
             if one.sha256 not in (None, sha256):
                 self._notice(f"{path} was overwritten by another run and is left out")
                 return
             self.show_progress(size_of_path(path))
-            if isinstance(one, Table):
+            if isinstance(one, records.Table):
                 run.attach_table(path, one, sha256)
             else:
                 run.attach(path, sha256)
@@ -359,8 +346,8 @@ class _Sender:
 
         for event in self._rows(self.folder / "events.jsonl"):
             if self._trials is None:
-                runs = [StoredRun(store.client, run) for run in store.find_runs({PARENT_TAG: parent})]
-                self._trials = {run.tags[TRIAL_TAG]: run for run in runs if TRIAL_TAG in run.tags}
+                runs = [StoredRun(store.client, run) for run in store.find_runs({records.PARENT_TAG: parent})]
+                self._trials = {run.tags[records.TRIAL_TAG]: run for run in runs if records.TRIAL_TAG in run.tags}
             identity = f"{event['arm']}/{event['kind']}/{event['number']}"
             trial = self._trials.get(identity)
             if trial is not None and trial.status != "RUNNING":
@@ -368,10 +355,10 @@ class _Sender:
             # The event tells how long the trial took, not when it ended.
             ended_s = time.time()
             if trial is None:
-                tags = {PARENT_TAG: parent, TRIAL_TAG: identity, "optuna.state": event["state"]}
+                tags = {records.PARENT_TAG: parent, records.TRIAL_TAG: identity, "optuna.state": event["state"]}
                 tags |= {f"bertline.{key}": event[key] for key in ("arm", "kind")}
                 if event.get("reason"):
-                    tags[NOTE_TAG] = event["reason"]
+                    tags[records.NOTE_TAG] = event["reason"]
                 name = f"{event['arm'].replace('_', ' ')} · {event['kind'].replace('_', ' ')} {event['number']}"
                 trial = store.create_run(name, tags, start_s=ended_s - float(event.get("time_s") or 0.0))
                 self._trials[identity] = trial
@@ -383,7 +370,7 @@ class _Sender:
             trial.log_points((key, float(value), ended_s, last) for key, value in (event.get("metrics") or {}).items())
             trial.set_status(_STATUS_OF_TRIAL[event["state"]])
 
-    def _digest(self, record: Record, ended: Mapping[str, Any]) -> str:
+    def _digest(self, record: records.Record, ended: Mapping[str, Any]) -> str:
         """Return a digest of everything that is sent: of files the name, the size and the time of change."""
         paths = [self.folder / "metrics.jsonl", self.folder / "events.jsonl", *sorted(self.folder.glob(PATTERN))]
         for content in (record.pipeline, record.stage):
@@ -408,6 +395,6 @@ def _store(tracking: TrackingConfig) -> Store:
     return Store(tracking.uri, tracking.experiment_name)
 
 
-def _pipeline_run(store: Store, record: Record) -> StoredRun:
+def _pipeline_run(store: Store, record: records.Record) -> StoredRun:
     key, name = record.pipeline.key, record.pipeline.name
-    return store.find_or_create_run({PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=record.opened_s)
+    return store.find_or_create_run({records.PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=record.opened_s)
