@@ -17,13 +17,8 @@ def main(composed: dict[str, Any]) -> None:
     """Export and check against transformers; only models that pass are registered."""
     with open_stage("export", composed) as stage:
         folders = pipeline_folders(stage.config)
-        metrics = build_export(
-            stage.config.export,
-            pretrain_folder=folders.pretrain,
-            sweep_folders=folders.sweeps,
-            pipeline_facts=pipeline_facts(stage.config),
-            out=stage.output,
-        )
+        facts = pipeline_facts(stage.config)
+        metrics = build_export(stage.config.export, folders.pretrain, folders.sweeps, facts, stage.output)
         stage.finish(metrics)
         register_models(stage, folders)
 

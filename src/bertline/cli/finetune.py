@@ -149,13 +149,8 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
         stage.finish(metrics)
         places["evaluate"] = stage.output
     with open_stage("export", composed, places=places) as stage:
-        metrics = build_export(
-            stage.config.export,
-            pretrain_folder=places["pretrain"],
-            sweep_folders=folders.sweeps,
-            pipeline_facts=pipeline_facts(stage.config),
-            out=stage.output,
-        )
+        facts = pipeline_facts(stage.config)
+        metrics = build_export(stage.config.export, places["pretrain"], folders.sweeps, facts, stage.output)
         stage.finish(metrics)
         register_models(stage, folders)
         places["export"] = stage.output

@@ -31,7 +31,6 @@ _WITHOUT_PAIRS: dict[Architecture, Architecture] = {"BertForPreTraining": "BertF
 
 def build_export(
     config: ExportConfig,
-    *,
     pretrain_folder: Path,
     sweep_folders: Mapping[str, Path],
     pipeline_facts: Mapping[str, Any],

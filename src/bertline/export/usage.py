@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertline.foundation.files import write_json
-from bertline.foundation.formats import escaped, printable, without_local_path
+from bertline.foundation.formats import escaped, printable, without_local_paths
 from bertline.modeling.huggingface import read_config
 
 
@@ -26,7 +26,7 @@ def shown(title: str) -> str:
     >>> shown("/home/ada/models/minilm")
     './minilm'
     """
-    return escaped(without_local_path(title))
+    return escaped(without_local_paths(title))
 
 
 def interval(bounds: Sequence[float] | None) -> str:

@@ -139,24 +139,16 @@ def short_title(title: str) -> str:
 _ABSOLUTE = re.compile(r"(file:/{1,3}|~[^/\s]*/|/|[A-Za-z]:[\\/])[^/\\].*", re.DOTALL)
 
 
-def without_local_path(text: str) -> str:
-    """Return `./NAME` for an absolute path or a path in a home folder, and any other text unchanged.
+def without_local_paths(value: Any) -> Any:
+    """Return `./NAME` for an absolute path or a path in a home folder, and any other text unchanged; of mappings and
+    lists, do so for the strings inside, but not for keys.
 
     Example:
-        >>> without_local_path("/home/ada/models/minilm/"), without_local_path("google-bert/bert-base-uncased")
-        ('./minilm', 'google-bert/bert-base-uncased')
-        >>> without_local_path("~/texts/*.txt"), without_local_path("/")
-        ('./*.txt', '/')
+        >>> without_local_paths(["/home/ada/models/minilm/", "google-bert/bert-base-uncased", "~/texts/*.txt", "/"])
+        ['./minilm', 'google-bert/bert-base-uncased', './*.txt', '/']
     """
-    if not _ABSOLUTE.fullmatch(text):
-        return text
-    return f"./{PurePosixPath(text.replace(chr(92), '/')).name}"
-
-
-def without_local_paths(value: Any) -> Any:
-    """Apply `without_local_path` to every string inside mappings and lists; keys are not changed."""
-    if isinstance(value, str):
-        return without_local_path(value)
+    if isinstance(value, str) and _ABSOLUTE.fullmatch(value):
+        return f"./{PurePosixPath(value.replace(chr(92), '/')).name}"
     if isinstance(value, dict):
         return {key: without_local_paths(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

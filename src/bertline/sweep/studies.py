@@ -28,7 +28,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bertline.finetuning.finetune import DevCheck
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.foundation.files import locked, write_atomically
+from bertline.foundation.files import append_lines, locked, write_atomically
 from bertline.foundation.formats import percent
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
@@ -430,9 +430,7 @@ def add_missing_events(run_folder: Path, events: Iterable[dict[str, Any]]) -> No
     whole = content[: content.rfind("\n") + 1]
     key = operator.itemgetter("arm", "kind", "number")
     known = {key(json.loads(line)) for line in whole.splitlines()}
-    new = [json.dumps(event) + "\n" for event in events if key(event) not in known]
     if whole != content:
         write_atomically(path, whole)
-    if new:
-        with path.open("a", encoding="utf-8") as handle:
-            handle.write("".join(new))
+    if new := [json.dumps(event) for event in events if key(event) not in known]:
+        append_lines(path, new)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,7 +76,10 @@ class Store:
         self.uri = uri
         self._experiment_name = experiment_name
         self._experiment_id: str | None = None
-        with _only_one(uri):
+        if (database := database_file(uri)) is not None:
+            database.parent.mkdir(parents=True, exist_ok=True)
+        # Concurrent creation of MLflow's tables fails.
+        with nullcontext() if database is None else locked(database.with_name(f".{database.name}.lock")):
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     def experiment_id(self) -> str:
@@ -342,12 +345,3 @@ def _artifact_location(uri: str) -> str | None:
     database = database_file(uri)
     folder = database.parent if database else Path("runs")
     return (folder.resolve() / "mlartifacts").as_posix()
-
-
-def _only_one(uri: str) -> AbstractContextManager[None]:
-    """Return a lock to hold while a local database is opened: concurrent creation of MLflow's tables fails."""
-    database = database_file(uri)
-    if database is None:
-        return nullcontext()
-    database.parent.mkdir(parents=True, exist_ok=True)
-    return locked(database.with_name(f".{database.name}.lock"))

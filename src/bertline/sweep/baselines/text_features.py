@@ -124,7 +124,7 @@ def _shared(first: csr_matrix, second: csr_matrix, idf: NDArray[np.float64]) -> 
     weighed = both.multiply(idf).tocsr()
     counted = [_sums(both), _sums(in_first), _sums(in_second)]
     ratios = [
-        _ratio(shared, whole)
+        shared / np.where(whole > 0, whole, 1.0)  # 0 where both are 0
         for shared, left, right in (counted, (_sums(weighed), in_first @ idf, in_second @ idf))
         for whole in (left + right - shared, left, right)
     ]
@@ -136,11 +136,6 @@ def _shared(first: csr_matrix, second: csr_matrix, idf: NDArray[np.float64]) -> 
 
 def _sums(matrix: csr_matrix) -> NDArray[np.float64]:
     return np.asarray(matrix.sum(axis=1)).ravel().astype(np.float64)
-
-
-def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the ratio; 0 where both are 0."""
-    return part / np.where(whole > 0, whole, 1.0)
 
 
 def standardised(compute: Callable[..., NDArray[Any]], *train: Any, least: float = 1e-9) -> Callable[..., NDArray[Any]]:
