@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import tiny
-from bertline.cli.context import context as command
+from bertline.cli.inside import context as command
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel

@@ -11,7 +11,7 @@ import torch
 
 import planted_heads
 import tiny
-from bertline.cli.heads import heads
+from bertline.cli.inside import heads
 from bertline.encoders.head_measures import ALL, OFFSETS, AttentionParser, Treebank, halves, head_hits, offset_hits
 from bertline.encoders.loading import load_encoder
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError

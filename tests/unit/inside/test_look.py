@@ -19,7 +19,7 @@ import transformers
 
 import bertline
 import tiny
-from bertline.cli import look as command
+from bertline.cli import inside as command
 from bertline.cli import project
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import read_json, write_json
