@@ -14,9 +14,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
 
 from bertline.finetuning.encoding import Epochs
 from bertline.finetuning.finetune import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev
@@ -31,20 +29,7 @@ from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
 from bertline.training.groupwise import clip_gradients
 from bertline.training.interruption import StopRequest
-
-
-class StepSchedule(LRScheduler):
-    """A factor of the peak `lr` by step, for PyTorch; the `rate_factor` of a parameter group multiplies it."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, lr: float, factor: Callable[[int], float]) -> None:
-        self._lr, self._factor = lr, factor
-        super().__init__(optimizer)
-
-    def get_lr(self) -> list[float | Tensor]:
-        """Return the learning rate of the next step for each parameter group."""
-        lr = self._lr * self._factor(self.last_epoch)
-        return [lr * group.get("rate_factor", 1.0) for group in self.optimizer.param_groups]
-
+from bertline.training.optimizers.base import set_learning_rate
 
 # Reading a value from a GPU synchronizes with it, so losses are read in groups there; on a CPU reading is free.
 _READ_EVERY_STEPS_ON_A_GPU = 50
@@ -58,6 +43,8 @@ class FineTuningModule(pl.LightningModule):
         super().__init__()
         self.job, self.config, self.model, self.options = job, job.config, model, options
         self.num_steps = num_steps
+        schedule = LinearScheduleConfig(kind="linear", num_warmup_steps=round(job.config.warmup_fraction * num_steps))
+        self._learning_rate_factor = schedule.learning_rate_factor(num_steps)
         self.first_step = 0
         self.optimizer_state: dict[str, Any] | None = None
         """Number of steps before a resumed run started, and the state of its optimizer then."""
@@ -69,19 +56,17 @@ class FineTuningModule(pl.LightningModule):
         """Number of finished steps, those before a stop included."""
         return self.first_step + self.global_step
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return AdamW with the betas and epsilon of the BERT reference code, and its schedule by step."""
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return AdamW with the betas and epsilon of the BERT reference code."""
         optimizer = fine_tuning_optimizer(self.model, self.config)
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
-        warmup = round(self.config.warmup_fraction * self.num_steps)
-        schedule_config = LinearScheduleConfig(kind="linear", num_warmup_steps=warmup)
-        factor = schedule_config.learning_rate_factor(self.num_steps)
-        schedule = StepSchedule(optimizer, self.config.learning_rate, lambda step: factor(self.first_step + step))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        return optimizer
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Return the loss of a batch."""
+        """Set the learning rate of the step, and return the loss of its batch."""
+        lr = self.config.learning_rate * self._learning_rate_factor(self.finished_steps)
+        set_learning_rate(self.trainer.optimizers[0], lr)
         # Seeded by (seed, step), so that other consumers of random numbers in this process do not affect dropout.
         seed_device(self.device, seed_for(self.job.seed, "dropout", self.finished_steps))
         loss = self.job.kind.loss(self.model, batch, self.options)
