@@ -16,19 +16,9 @@ from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.modeling.text_vectors import MODULES_NAME
-from bertline.sweep import bench
+from bertline.sweep import bench, repetitions
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.fusion import combined_seeds
-from bertline.sweep.repetitions import (
-    DOCUMENTS,
-    Repetition,
-    candidates_over_seeds,
-    chosen_encoder,
-    label_efficiency,
-    read_tests,
-    winners,
-    write_repetition_events,
-)
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.sweep.studies import workers_matter
@@ -67,22 +57,23 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
     notes = notes_before(plan)
     with leading(plan) as leader:
         trials = leader.run_trials()
-        candidates = candidates_over_seeds(plan, best_points(job, leader.arms))
+        candidates = repetitions.candidates_over_seeds(plan, best_points(job, leader.arms))
         leader.run_repetitions(candidates)
-        chosen = winners(plan, candidates)
-        best = chosen_encoder(job, chosen)  # from here on, it is the arm `encoder` in all but its own records
+        chosen = repetitions.winners(plan, candidates)
+        # From here on, this is the arm `encoder` in all but its own records.
+        best = repetitions.chosen_encoder(job, chosen)
         if best != "encoder":
             task = replace(job.task, start_from=plan.starts[best].start)  # the exported task.json names it
             plan = replace(plan, job=replace(job, task=task), starts=bench.led_by(best, plan.starts))
         trials, chosen = bench.led_by(best, trials), bench.led_by(best, chosen)
-        others = label_efficiency(plan, chosen)
+        others = repetitions.label_efficiency(plan, chosen)
         leader.queue_repetitions(others)  # for the other processes, while this one reads test
-        read_tests(leader.bench, chosen)
-        write_repetition_events(plan.job, candidates)
+        repetitions.read_tests(leader.bench, chosen)
+        repetitions.write_repetition_events(plan.job, candidates)
         notes += notes_after(plan, chosen)
         score_baselines(leader.bench, plan.starts["encoder"])
         leader.run_repetitions(others)
-        write_repetition_events(plan.job, others)
+        repetitions.write_repetition_events(plan.job, others)
         baselines = scored_baselines(plan)
         if combined := combined_seeds(plan, chosen["encoder"], baselines):
             chosen["combined"] = combined
@@ -151,14 +142,14 @@ def _said(plan: bench.PlannedSweep, sentences: list[str]) -> list[str]:
     return sentences
 
 
-def notes_after(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[Repetition]]) -> list[str]:
+def notes_after(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
     """Return, and print, notes on the runs: arms without a result, a limiting number of epochs, truncated rows."""
     missing = [_name(plan, arm) for arm in plan.starts if arm not in winners]
     left_out = [f"Every run of {name} diverged or failed, so it is left out." for name in missing]
     return _said(plan, left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners))
 
 
-def _most_epochs(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[Repetition]]) -> list[str]:
+def _most_epochs(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
     """Return a note if random weights did best with the largest number of epochs that they could choose."""
     epochs = space_of_arm(plan.job.sweep, plan.job.task, "random_weights").get("num_epochs")
     seeds = winners.get("random_weights")
@@ -185,7 +176,7 @@ def _lowered_lengths(plan: bench.PlannedSweep) -> list[str]:
     return sentences
 
 
-def _cut_rows(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[Repetition]]) -> list[str]:
+def _cut_rows(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
     sizes = bench.split_sizes(plan.job)
     arms_of: dict[tuple[str, str], list[str]] = {}
     for arm, seeds in winners.items():
@@ -195,7 +186,8 @@ def _cut_rows(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[Rep
             for name in ("train", "dev", *bench.test_splits(plan.job))
             if counts.get(name)
         ]
-        listed += [f"{counts[DOCUMENTS]:,} {DOCUMENTS}"] if counts.get(DOCUMENTS) else []
+        if count := counts.get(repetitions.DOCUMENTS):
+            listed.append(f"{count:,} {repetitions.DOCUMENTS}")
         if listed:
             arms_of.setdefault((_limit(plan, arm), ", ".join(listed)), []).append(_name(plan, arm))
     return [

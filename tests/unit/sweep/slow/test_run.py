@@ -129,7 +129,7 @@ def test_the_best_encoder_on_dev_is_as_if_the_task_had_started_from_it_and_test_
         return arm
 
     expected, _ = run_and_read(job("alone", best)), shown.rename(hidden)
-    monkeypatch.setattr(run, "chosen_encoder", choose)  # no row of test is there before the choice
+    monkeypatch.setattr(run.repetitions, "chosen_encoder", choose)  # no row of test is there before the choice
     result = run_and_read(job("chosen", short, best, exported="best"))
     arms = result.pop("arms")
     assert arms["encoder"] == expected.pop("arms")["encoder"]
