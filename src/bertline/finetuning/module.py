@@ -98,9 +98,7 @@ class DevEvaluation(pl.Callback):
         self._due = steps_of_fractions(job.checks, num_steps=num_steps, steps_per_epoch=steps_per_epoch)
         self._evaluated_step = -1
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: FineTuningModule, *batch: Any) -> None:
         """Evaluate if a fraction of the schedule is completed."""
         while self._due and self._due[0][0] <= module.finished_steps:
             self._evaluate(module.finished_steps, module, self._due.pop(0)[1], at_epoch_end=False)
@@ -290,25 +288,17 @@ class Divergence(pl.Callback):
 
     def __init__(self, device: torch.device) -> None:
         self._every = 1 if device.type == "cpu" else _READ_EVERY_STEPS_ON_A_GPU
-        self._lr = 0.0
         self._unread: list[tuple[int, float, Tensor]] = []
 
-    def on_before_optimizer_step(
-        self, trainer: pl.Trainer, module: FineTuningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
-        """Note the learning rate of the step."""
-        self._lr = max(group["lr"] for group in optimizer.param_groups)
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Note the loss and the gradient norm of the step, and check them when enough are noted.
+    def on_train_batch_end(self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, *batch: Any) -> None:
+        """Note the learning rate, loss and gradient norm of the step, and check them when enough are noted.
 
         Raises:
             DivergedError: One of them is not finite.
         """
         values = torch.stack([outputs["loss"].float(), module.grad_norm.detach().float()])
-        self._unread.append((module.finished_steps, self._lr, values))
+        lr = max(group["lr"] for group in trainer.optimizers[0].param_groups)
+        self._unread.append((module.finished_steps, lr, values))
         if len(self._unread) >= self._every:
             self.read(module)
 
