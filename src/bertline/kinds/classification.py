@@ -271,16 +271,15 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         among the row's label decisions. Adds the probability of each label."""
         given = self.given(predictions, calibration)
         of_labels = {f"probability_{label}": predictions[:, i] for i, label in enumerate(self.labels)}
-        return pa.table(
-            {
-                **paired_columns(rows),
-                "gold": [", ".join(self.names(labels)) for labels in rows.labels],
-                "predicted": [", ".join(self.names(labels)) for labels in given],
-                "score": self.confidences(predictions, given).astype(np.float64),
-                "correct": (given == rows.labels).reshape(len(rows), -1).all(axis=1),
-                **of_labels,
-            }
-        )
+        columns = {
+            **paired_columns(rows),
+            "gold": [", ".join(self.names(labels)) for labels in rows.labels],
+            "predicted": [", ".join(self.names(labels)) for labels in given],
+            "score": self.confidences(predictions, given).astype(np.float64),
+            "correct": (given == rows.labels).reshape(len(rows), -1).all(axis=1),
+            **of_labels,
+        }
+        return pa.table(columns)
 
     @abstractmethod
     def names(self, given: Any) -> tuple[str, ...]:

@@ -293,18 +293,17 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         """See `TaskKind.table`. An empty text means "no answer"; its score does not depend on the threshold."""
         given = given_answers(predictions, calibration)
         no_answer = 1 / (1 + np.exp(np.clip(predictions.scores - predictions.null_scores, -50, 50)))
-        return pa.table(
-            {
-                "id": rows.ids,
-                "title": rows.titles,
-                "question": rows.questions,
-                "context": rows.contexts,
-                "gold": [answers[0] if answers else "" for answers in rows.answers],
-                "predicted": given,
-                "score": np.where([bool(text) for text in given], predictions.probabilities, no_answer),
-                "correct": self.statistics(rows, predictions, calibration)[:, 0],
-            }
-        )
+        columns = {
+            "id": rows.ids,
+            "title": rows.titles,
+            "question": rows.questions,
+            "context": rows.contexts,
+            "gold": [answers[0] if answers else "" for answers in rows.answers],
+            "predicted": given,
+            "score": np.where([bool(text) for text in given], predictions.probabilities, no_answer),
+            "correct": self.statistics(rows, predictions, calibration)[:, 0],
+        }
+        return pa.table(columns)
 
     def is_degenerate(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration) -> bool:
         return len(rows) > 1 and len(set(given_answers(predictions, calibration))) == 1

@@ -201,17 +201,16 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         """See `TaskKind.table`. Regression has no confidence: `score` is the absolute error as a fraction of the scale,
         and `correct` is 1 minus it."""
         distances = np.abs(predictions - rows.numbers) / self._scale[1]
-        return pa.table(
-            {
-                **paired_columns(rows),
-                "gold": [f"{number:.3f}" for number in rows.numbers],
-                "predicted": [f"{number:.3f}" for number in predictions],
-                "score": distances,
-                "correct": 1 - distances,
-                "gold_number": rows.numbers,
-                "predicted_number": predictions,
-            }
-        )
+        columns = {
+            **paired_columns(rows),
+            "gold": [f"{number:.3f}" for number in rows.numbers],
+            "predicted": [f"{number:.3f}" for number in predictions],
+            "score": distances,
+            "correct": 1 - distances,
+            "gold_number": rows.numbers,
+            "predicted_number": predictions,
+        }
+        return pa.table(columns)
 
     def details(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> dict[str, Any]:
         """Return `mean_absolute_error` on the task's scale; lower is better."""

@@ -206,19 +206,18 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         first = [
             ranking.trec_order(ids, scores)[:1] for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
         ]
-        return pa.table(
-            {
-                "id": rows.ids,
-                "query": rows.queries,
-                "gold": [
-                    " | ".join(text for text, value in zip(texts, values, strict=True) if value > 0)
-                    for texts, values in zip(rows.candidates, rows.relevances, strict=True)
-                ],
-                "predicted": ["".join(texts[n] for n in of) for texts, of in zip(rows.candidates, first, strict=True)],
-                "score": [float(expit(scores[of]).sum()) for scores, of in zip(predictions, first, strict=True)],
-                "correct": self.row_scores(rows, predictions, calibration),
-            }
-        )
+        columns = {
+            "id": rows.ids,
+            "query": rows.queries,
+            "gold": [
+                " | ".join(text for text, value in zip(texts, values, strict=True) if value > 0)
+                for texts, values in zip(rows.candidates, rows.relevances, strict=True)
+            ],
+            "predicted": ["".join(texts[n] for n in of) for texts, of in zip(rows.candidates, first, strict=True)],
+            "score": [float(expit(scores[of]).sum()) for scores, of in zip(predictions, first, strict=True)],
+            "correct": self.row_scores(rows, predictions, calibration),
+        }
+        return pa.table(columns)
 
     def details(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> dict[str, Any]:
         """Return `before`: the scores of the first-stage ranking."""

@@ -317,20 +317,19 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         ]
         texts = self.collection.texts_read()
         relevant = [[each for each, value in judged if value > 0] for judged in _judged(rows)]
-        return pa.table(
-            {
-                "id": rows.ids,
-                "query": rows.queries,
-                "gold": [", ".join(ids) for ids in relevant],
-                "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
-                "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
-                "right_document": [
-                    next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
-                ],
-                "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
-                "correct": self.row_scores(rows, predictions, calibration),
-            }
-        )
+        columns = {
+            "id": rows.ids,
+            "query": rows.queries,
+            "gold": [", ".join(ids) for ids in relevant],
+            "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
+            "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
+            "right_document": [
+                next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
+            ],
+            "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
+            "correct": self.row_scores(rows, predictions, calibration),
+        }
+        return pa.table(columns)
 
     def is_degenerate(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> bool:
         """See `TaskKind.is_degenerate`: the same document comes first for every query."""

@@ -237,19 +237,18 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
         texts = pa.list_(pa.string())
         predicted = [each.argmax(1) for each in predictions]
-        return pa.table(
-            {
-                "id": rows.ids,
-                "text": rows.texts_read(),
-                "sentences": pa.array(rows.sentences, texts),
-                "gold": pa.array([self._names(labels) for labels in rows.labels], texts),
-                "predicted": pa.array([self._names(labels) for labels in predicted], texts),
-                "score": [float(each.max(1).mean()) for each in predictions],
-                "correct": [
-                    float(np.mean(given == np.array(gold))) for given, gold in zip(predicted, rows.labels, strict=True)
-                ],
-            }
-        )
+        columns = {
+            "id": rows.ids,
+            "text": rows.texts_read(),
+            "sentences": pa.array(rows.sentences, texts),
+            "gold": pa.array([self._names(labels) for labels in rows.labels], texts),
+            "predicted": pa.array([self._names(labels) for labels in predicted], texts),
+            "score": [float(each.max(1).mean()) for each in predictions],
+            "correct": [
+                float(np.mean(given == np.array(gold))) for given, gold in zip(predicted, rows.labels, strict=True)
+            ],
+        }
+        return pa.table(columns)
 
     def details(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
         """Return precision, recall and F1 of each label."""

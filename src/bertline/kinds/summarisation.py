@@ -141,16 +141,15 @@ class Summarisation(SentenceReader[SummaryRows]):
     def table(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `score` is the mean probability of the chosen sentences, `correct` is ROUGE-1."""
         chosen = [*map(self._chosen, predictions)]
-        return pa.table(
-            {
-                "id": rows.ids,
-                "text": [" ".join(sentences) for sentences in rows.sentences],
-                "gold": rows.summaries,
-                "predicted": [_joined(*pair) for pair in zip(rows.sentences, chosen, strict=True)],
-                "score": [float(of_row[places].mean()) for of_row, places in zip(predictions, chosen, strict=True)],
-                "correct": self._rouge(rows, chosen)[:, 0],
-            }
-        )
+        columns = {
+            "id": rows.ids,
+            "text": [" ".join(sentences) for sentences in rows.sentences],
+            "gold": rows.summaries,
+            "predicted": [_joined(*pair) for pair in zip(rows.sentences, chosen, strict=True)],
+            "score": [float(of_row[places].mean()) for of_row, places in zip(predictions, chosen, strict=True)],
+            "correct": self._rouge(rows, chosen)[:, 0],
+        }
+        return pa.table(columns)
 
     def details(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
         """Return `oracle`: the scores of the gold sentences that training uses as targets."""

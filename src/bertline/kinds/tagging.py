@@ -205,17 +205,16 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         predictions = decided(predictions, calibration)
         predicted = self.tags(predictions, {})
         shares = [float(np.mean(np.array(gold) == tags)) for gold, tags in zip(rows.tags, predicted, strict=True)]
-        return pa.table(
-            {
-                "id": rows.ids,
-                "text": [" ".join(words) for words in rows.words],
-                "words": pa.array(rows.words, pa.list_(pa.string())),
-                "gold": [" ".join(tags) for tags in rows.tags],
-                "predicted": [" ".join(tags) for tags in predicted],
-                "score": predictions.confidences,
-                "correct": shares,
-            }
-        )
+        columns = {
+            "id": rows.ids,
+            "text": [" ".join(words) for words in rows.words],
+            "words": pa.array(rows.words, pa.list_(pa.string())),
+            "gold": [" ".join(tags) for tags in rows.tags],
+            "predicted": [" ".join(tags) for tags in predicted],
+            "score": predictions.confidences,
+            "correct": shares,
+        }
+        return pa.table(columns)
 
     def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> bool:
         """Return whether all words have the same label."""
