@@ -219,15 +219,9 @@ def _starting_model(job: FineTuningJob) -> nn.Module:
     lengths = [
         job.kind.lengths(split.encoded).max(initial=1) for split in (job.train, job.dev, job.unlabelled) if split
     ]
-    choice = choose_attention(
-        job.runtime.attention,
-        attention_device(job.machine.device, job.machine.precision),
-        int(max(lengths)),
-        dropout_prob=job.config.dropout_prob,
-    )
-    head = HeadSettings(
-        dropout_prob=job.config.dropout_prob, seed=seed_for(job.seed, "classifier"), attention=choice.kind
-    )
+    device, dropout_prob = attention_device(job.machine.device, job.machine.precision), job.config.dropout_prob
+    choice = choose_attention(job.runtime.attention, device, int(max(lengths)), dropout_prob=dropout_prob)
+    head = HeadSettings(dropout_prob=dropout_prob, seed=seed_for(job.seed, "classifier"), attention=choice.kind)
     model = job.kind.new_model(job.encoder_folder, head)
     encoder: Any = model.bert
     if job.encoder == "random":
