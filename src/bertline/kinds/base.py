@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, length_sorted_batches, outputs_of, tensors
-from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import generator
 from bertline.kinds.inputs import require_pairing
@@ -463,9 +462,3 @@ def paired_columns(rows: PairedRows) -> dict[str, Any]:
     """Return the columns `id`, `text` and `text_pair` of a table of predictions."""
     pairs = pa.nulls(len(rows), pa.string()) if rows.text_pairs is None else rows.text_pairs
     return {"id": rows.ids, "text": rows.texts, "text_pair": pairs}
-
-
-def require_different(name: str, targets: Sequence[object], are: str, fix: str) -> None:
-    """Raise a `DataError` if all targets that the task `name` is trained on are the same: there is nothing to learn."""
-    if len(set(targets)) == 1:
-        raise DataError(f"tasks.{name}: all {len(targets)} {are} {targets[0]!r}; there is nothing to learn. {fix}")

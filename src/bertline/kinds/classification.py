@@ -23,17 +23,8 @@ from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.foundation.progress import warn
-from bertline.kinds.base import (
-    Batch,
-    Calibration,
-    LossOptions,
-    Statistics,
-    TaskKind,
-    list_of,
-    paired_columns,
-    require_different,
-)
-from bertline.kinds.inputs import row_ids, texts_and_pairs
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, list_of, paired_columns
+from bertline.kinds.inputs import require_different, row_ids, texts_and_pairs
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import classification as metrics

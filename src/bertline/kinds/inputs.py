@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bertline.foundation.bad_rows import BadRow
@@ -64,3 +64,9 @@ def texts_and_pairs(config: BaseTaskConfig, texts: Any, text_pairs: Any) -> tupl
     columns = [require_texts(texts, "texts")] if text_pairs is None else require_pairs(texts, text_pairs)
     first, *second = [[text_in(text) or "" for text in column] for column in columns]
     return first, second[0] if second else None
+
+
+def require_different(name: str, targets: Sequence[object], are: str, fix: str) -> None:
+    """Raise a `DataError` if all targets that the task `name` is trained on are the same: there is nothing to learn."""
+    if len(set(targets)) == 1:
+        raise DataError(f"tasks.{name}: all {len(targets)} {are} {targets[0]!r}; there is nothing to learn. {fix}")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.finetuning.encoding import Epochs, Sequences, encode_texts, length_sorted_batches, outputs_of, tensors
-from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, paired_columns, require_different
-from bertline.kinds.inputs import row_ids, texts_and_pairs
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, paired_columns
+from bertline.kinds.inputs import require_different, row_ids, texts_and_pairs
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig

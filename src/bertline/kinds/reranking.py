@@ -17,8 +17,8 @@ from bertline.finetuning import encoding
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
-from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, require_different
-from bertline.kinds.inputs import require_several, require_texts, row_ids
+from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
+from bertline.kinds.inputs import require_different, require_several, require_texts, row_ids
 from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking

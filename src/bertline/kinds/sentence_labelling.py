@@ -24,9 +24,9 @@ from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.foundation.validation import require_at_least
-from bertline.kinds.base import Batch, Calibration, LossOptions, Rows, Statistics, TaskKind, list_of, require_different
+from bertline.kinds.base import Batch, Calibration, LossOptions, Rows, Statistics, TaskKind, list_of
 from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
-from bertline.kinds.inputs import require_several, require_text, require_texts, row_ids
+from bertline.kinds.inputs import require_different, require_several, require_text, require_texts, row_ids
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
