@@ -199,14 +199,10 @@ def _label_efficiency(task: TaskFacts) -> Chart:
         spread = [row["test_std"] or 0.0 for row in by_system[name]]
         series.append(Series(titles[name], points, colours[name], spread, "marked"))
     flat = [name for name in task.result["baselines"] if name not in by_system]
-    level = "majority" if "majority" in flat else next(iter(flat), None)
-    return line_chart(
-        series,
-        x_name="labelled rows",
-        y_name=f"test {metric_name(task.metric)}",
-        level=None if level is None else (titles[level], task.result["baselines"][level]["test"]),
-        log_x=True,
-    )
+    shown = "majority" if "majority" in flat else next(iter(flat), None)
+    level = None if shown is None else (titles[shown], task.result["baselines"][shown]["test"])
+    y_name = f"test {metric_name(task.metric)}"
+    return line_chart(series, x_name="labelled rows", y_name=y_name, level=level, log_x=True)
 
 
 def _distillation(task: TaskFacts) -> Chart:

@@ -163,13 +163,8 @@ class TaskPredictor(RowPredictor):
         self.tokenizer = tokenizer
         # As in evaluation, but always in fp32, so that predictions do not depend on the machine.
         device: torch.device = next(model.parameters()).device
-        self.machine = Machine(
-            device=device,
-            precision="fp32",
-            compile=False,
-            ranks=Ranks(),
-            scoring_tokens=_TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE,
-        )
+        tokens = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE
+        self.machine = Machine(device=device, precision="fp32", compile=False, ranks=Ranks(), scoring_tokens=tokens)
 
     def predict(self, *inputs: Any, **named: Any) -> list[Any]:
         """Return the prediction for each input, in order."""

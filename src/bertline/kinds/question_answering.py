@@ -254,12 +254,8 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         logits = torch.from_numpy(self.soft_targets(model, encoded, machine))
         in_context = torch.from_numpy(encoded.in_context(np.arange(len(encoded.rows)), logits.shape[1]))
         starts = (encoded.firsts - encoded.windows[:, 0])[:, None]
-        values, positions = best_spans(
-            AnswerLogits(*logits.unbind(-1)),
-            in_context,
-            torch.from_numpy(encoded.windows[:, 2:] + starts),
-            max_length=self.config.max_answer_length,
-        )
+        may_start, most = torch.from_numpy(encoded.windows[:, 2:] + starts), self.config.max_answer_length
+        values, positions = best_spans(AnswerLogits(*logits.unbind(-1)), in_context, may_start, max_length=most)
         return _best_of_windows(encoded, values.double().numpy(), positions.numpy() - starts)
 
     def calibrate(self, rows: QuestionRows, predictions: AnswerPredictions) -> Calibration:

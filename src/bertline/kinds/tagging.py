@@ -128,14 +128,8 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return NUM_CASES if self.config.word_case == "marked" else 0
 
     def encode(self, rows: TaggedRows, tokenizer: Tokenizer) -> EncodedWords:
-        return encode_words(
-            rows,
-            self.labels,
-            tokenizer,
-            max_length=self.config.max_length,
-            overlap=self.config.window_overlap,
-            mark=case_of if self.config.word_case == "marked" else None,
-        )
+        mark, overlap = case_of if self.config.word_case == "marked" else None, self.config.window_overlap
+        return encode_words(rows, self.labels, tokenizer, max_length=self.config.max_length, overlap=overlap, mark=mark)
 
     def trained_on(self, encoded: EncodedWords) -> NDArray[np.int64]:
         # A window in which no word starts has no labels.

@@ -129,13 +129,11 @@ class SweepConfig:
 
     def deciding(self, name: str, task: BaseTaskConfig, field: str) -> str:
         """Return the key of the configuration that decides a hyperparameter of a task."""
-        own = f"tasks.{name}"
-        places = {
-            f"{own}.space": self.task_spaces and field in task.space,
-            f"{own}.fine_tuning": field in task.fine_tuning,
-        }
-        places["sweep.space"] = field in self.space
-        return f"{next((place for place, has_it in places.items() if has_it), 'sweep.fine_tuning')}.{field}"
+        if self.task_spaces and field in task.space:
+            return f"tasks.{name}.space.{field}"
+        if field in task.fine_tuning:
+            return f"tasks.{name}.fine_tuning.{field}"
+        return f"sweep.{'space' if field in self.space else 'fine_tuning'}.{field}"
 
     def searched(self, task: BaseTaskConfig) -> dict[str, SpaceConfig]:
         """Return what trials of a task vary: what `space` has and the task does not fix, and what its own space has."""

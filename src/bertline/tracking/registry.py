@@ -73,12 +73,9 @@ def _new_version(
 ) -> ModelVersion:
     """Log the folder as a model with its scores, and register it."""
     client, serving, standing = store.client, registration.serving, registration.standing
+    tags = {**tags, NOTE_TAG: _description_of(folder)}
     model = client.create_logged_model(
-        store.experiment_id(),
-        name=name,
-        source_run_id=run_id,
-        tags={**tags, NOTE_TAG: _description_of(folder)},
-        model_type="bertline",
+        store.experiment_id(), name=name, source_run_id=run_id, tags=tags, model_type="bertline"
     )
     try:
         with tempfile.TemporaryDirectory() as temporary:

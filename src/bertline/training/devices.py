@@ -65,12 +65,8 @@ def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "
         os.environ["OMP_NUM_THREADS"] = str(runtime.num_threads)
     ranks = resolve_ranks(runtime)
     device = resolve_device(runtime, ranks)
-    return Machine(
-        device=device,
-        precision=resolve_precision(precision, device),
-        compile=should_compile(runtime.compile, device),
-        ranks=ranks,
-    )
+    resolved, compiles = resolve_precision(precision, device), should_compile(runtime.compile, device)
+    return Machine(device=device, precision=resolved, compile=compiles, ranks=ranks)
 
 
 def seed_device(device: torch.device, seed: int) -> None:

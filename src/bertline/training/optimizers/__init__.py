@@ -90,14 +90,8 @@ class MuonConfig(AdamSettings):
             {"params": kinds.other_matrices, "weight_decay": decay, "orthogonal": False, "rate_factor": factor},
             {"params": kinds.vectors, "weight_decay": 0.0, "orthogonal": False, "rate_factor": factor},
         ]
-        return Muon(
-            not_empty(groups),
-            lr=self.lr,
-            momentum=self.momentum,
-            betas=(self.beta1, self.beta2),
-            eps=self.eps,
-            dtype=torch.bfloat16 if precision == "bf16" else torch.float32,
-        )
+        betas, dtype = (self.beta1, self.beta2), torch.bfloat16 if precision == "bf16" else torch.float32
+        return Muon(not_empty(groups), lr=self.lr, momentum=self.momentum, betas=betas, eps=self.eps, dtype=dtype)
 
 
 OptimizerConfig = AdamWConfig | LambConfig | MuonConfig
