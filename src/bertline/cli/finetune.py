@@ -218,9 +218,8 @@ def asked_task(
             task["source"]["path"] = str(place.resolve())
             if place.is_file():
                 task["source"] |= dict.fromkeys(("train_file", "dev_file", "test_file") & task["source"].keys())
-        task = task_arguments.with_settings(
-            task, settings | ({"format": composed["format"]} if composed["format"] else {})
-        )
+        file_format = {"format": composed["format"]} if composed["format"] else {}
+        task = task_arguments.with_settings(task, settings | file_format)
     elif files is None:
         known = ", ".join(sorted(path.stem for path in (conf_folder() / "task").glob("*.yaml")))
         raise ConfigError(

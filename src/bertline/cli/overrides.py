@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,8 @@ def quoted_where_needed(arguments: Sequence[str]) -> list[str]:
     """
     if any(argument in _MANY_RUNS for argument in arguments):
         return list(arguments)
-    return [
-        word
-        for argument in arguments
-        for word in (_of_tasks(argument) if _TASKS.match(argument) else [_quoted(argument)])
-    ]
+    words = (_of_tasks(argument) if _TASKS.match(argument) else [_quoted(argument)] for argument in arguments)
+    return list(chain.from_iterable(words))
 
 
 def registered_tasks() -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.config import (
@@ -114,14 +114,8 @@ def docs_library_rows(
     modules = list(modules)
     without_names = cache(LibraryNames({module.package for module in modules}).removed_from)
     dropped: Counter[str] = Counter()
-    seen: set[str] = set()
-    train, held_out = items_by_side(
-        modules,
-        lambda module: _passages(module, config, without_names, seen, dropped),
-        lambda row: (row.text,),
-        dropped,
-        also_as=without_names,
-    )
+    passages = partial(_passages, config=config, without_names=without_names, seen=set(), dropped=dropped)
+    train, held_out = items_by_side(modules, passages, lambda row: (row.text,), dropped, also_as=without_names)
     rows = first_rows(train, held_out, config, lambda row: row.label, num_train_rows=num_train_rows, seed=seed)
     return rows, dropped
 
@@ -252,13 +246,8 @@ def docs_parameters_sentences(
     modules = list(modules)
     packages = {module.name: module.package for module in modules}
     dropped: Counter[str] = Counter()
-    seen: set[str] = set()
-    train, held_out = items_by_side(
-        modules,
-        lambda module: _sentences(module, config, seen, dropped),
-        lambda sentence: (" ".join(sentence.words),),
-        dropped,
-    )
+    sentences = partial(_sentences, config=config, seen=set(), dropped=dropped)
+    train, held_out = items_by_side(modules, sentences, lambda sentence: (" ".join(sentence.words),), dropped)
     rows = first_rows(
         train, held_out, config, lambda one: packages[one.document], num_train_rows=num_train_rows, seed=seed
     )

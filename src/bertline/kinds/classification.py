@@ -362,13 +362,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             'from transformers import pipeline\n\n# "NAME" is the folder that this file lies in.\n'
             f'classify = pipeline("text-classification", model="NAME")\nclassify({theirs}{several})'
         )
-        return Usage(
-            what=what,
-            tag="text-classification",
-            pipeline=not marked,
-            snippets=(by_bertline,) if marked else (by_transformers, by_bertline),
-            limits=tuple(limits),
-        )
+        snippets = (by_bertline,) if marked else (by_transformers, by_bertline)
+        return Usage(what=what, tag="text-classification", pipeline=not marked, snippets=snippets, limits=tuple(limits))
 
 
 class Classification(TextClassifier[TextRows]):

@@ -149,20 +149,15 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
         def batches(epoch: int) -> Iterator[Batch]:
             random = generator(seed, "negatives", epoch)
-            chosen = np.concatenate(
-                [
-                    part
-                    for right, wrong, num_drawn in groups
-                    for part in (right, random.choice(wrong, num_drawn, replace=False) if len(wrong) else wrong)
-                ]
-            )
+            drawn: list[NDArray[np.int64]] = []
+            for right, wrong, num_drawn in groups:
+                drawn += [right, random.choice(wrong, num_drawn, replace=False) if len(wrong) else wrong]
+            chosen = np.concatenate(drawn)
 
             def make(indices: NDArray[np.integer]) -> Batch:
                 pairs = chosen[indices]
-                of_pairs = encoding.tensors(
-                    **{encoding.INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)}
-                )
-                return {**encoded.sequences.batch(pairs), **of_pairs}
+                of_pairs = {encoding.INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)}
+                return {**encoded.sequences.batch(pairs), **encoding.tensors(**of_pairs)}
 
             lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
             yield from encoding.length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
