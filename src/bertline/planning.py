@@ -217,12 +217,9 @@ class Training:
 
     def flops_per_token(self, length: int) -> float:
         """Return the FLOPs per real token of sequences of this length."""
+        part, with_pooler = self.targets(length) / length, self.config.objective.with_pooler
         return flops_per_token(
-            self.config.model,
-            vocab_size=self.vocab_size,
-            seq_len=length,
-            target_fraction=self.targets(length) / length,
-            with_pooler=self.config.objective.with_pooler,
+            self.config.model, vocab_size=self.vocab_size, seq_len=length, target_fraction=part, with_pooler=with_pooler
         )
 
     def attention(self, length: int) -> AttentionKind:

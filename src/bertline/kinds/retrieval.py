@@ -311,11 +311,8 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
         `first_document` and `right_document` are the texts of the document put first and of the first relevant one.
         """
-        ranked = [
-            [self.collection.ids[number] for number in self._ranked(predictions, row).tolist()]
-            for row in range(len(rows))
-        ]
-        texts = self.collection.texts_read()
+        all_ids, texts = self.collection.ids, self.collection.texts_read()
+        ranked = [[all_ids[number] for number in self._ranked(predictions, row).tolist()] for row in range(len(rows))]
         relevant = [[each for each, value in judged if value > 0] for judged in _judged(rows)]
         columns = {
             "id": rows.ids,
