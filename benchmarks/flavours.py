@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import repository_source  # noqa: F401
-from records import Record, add_record_arguments
+from records import Record, add_record_arguments, variant_of
 
 from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.files import read_json, write_json
@@ -160,7 +160,7 @@ def train(folder: Path, flavour: str, seed: int, steps: int, run: Path) -> None:
     run_pretraining(job, callbacks=[Clock(run)] if run.name == "speed" else ())
 
 
-def score(folder: Path, flavour: str, seed: int, split: str) -> None:
+def score(folder: Path, flavour: str, seed: int, split: str, tasks: Sequence[str]) -> None:
     """Measure the held-out loss of a trained encoder, and fine-tune it on each task; write `scores_SPLIT.json`."""
     from bertline.encoders.loading import load_model
     from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
@@ -184,8 +184,8 @@ def score(folder: Path, flavour: str, seed: int, split: str) -> None:
             machine=machine, every_steps=1, max_sequences=10_000,
         )  # fmt: skip
         found["mlm_loss"] = probe.probe(1)["val/mlm_loss"]
-    for name, task in config.tasks.items():
-        rows_folder = folder / "tasks" / name
+    for name in tasks:
+        task, rows_folder = config.tasks[name], folder / "tasks" / name
         kind = task_kind(task, read_task_manifest(rows_folder)["labels"])
         spaces: Mapping[str, Any] = task.space
         middle = {key: space.values[len(space.values) // 2] for key, space in spaces.items()}
@@ -216,7 +216,7 @@ class Benchmark:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.folder, self.minutes = arguments.work.resolve(), arguments.minutes
         self.seeds, self.workers, self.shown = range(arguments.seeds), arguments.workers, tuple(arguments.flavours)
-        self.split = arguments.split
+        self.split, self.tasks = arguments.split, tuple(arguments.tasks or composed().tasks)
 
     def run(self) -> dict[str, Any]:
         """Make what is missing and return the figures."""
@@ -256,7 +256,8 @@ class Benchmark:
         cache, log_path = place / f"{run}-compiled", place / f"{what}.log"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(cache)}
         part = [what, flavour, str(seed), str(steps), run]
-        command = [sys.executable, __file__, "--work", str(self.folder), "--split", self.split, "--part", *part]
+        options = ["--work", str(self.folder), "--split", self.split, "--tasks", *self.tasks]
+        command = [sys.executable, __file__, *options, "--part", *part]
         with log_path.open("a") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             _, status, usage = os.wait4(process.pid, 0)
@@ -280,7 +281,9 @@ class Benchmark:
                 "processor_s": round(float(np.mean(seconds)), 1),
                 **{key: summary([each[key] for each in scores]) for key in scores[0]},
             }
-        systems = {task: self._measured(task, section) for task, section in composed().tasks.items()}
+        systems = {
+            task: self._measured(task, section) for task, section in composed().tasks.items() if task in self.tasks
+        }
         verdicts = {
             f"{first} - {second}": {task: difference(each[first], each[second]) for task, each in systems.items()}
             for first, second in combinations(self.shown, 2)
@@ -319,7 +322,7 @@ def difference(first: Measured, second: Measured) -> dict[str, Any]:
 
 def print_table(figures: Mapping[str, Any]) -> None:
     """Print the flavours with their scores, mean and standard deviation over the seeds."""
-    names = ["steps", "mlm_loss", *composed().tasks]
+    names = ["steps", "mlm_loss", *(name for name in composed().tasks if name in figures["flavours"][TEACHER])]
     print(f"{'flavour':<12}" + "".join(f"{name:>18}" for name in names))
     for flavour, of_flavour in figures["flavours"].items():
         cells = [of_flavour.get(name, "-") for name in names]
@@ -341,6 +344,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--flavours", nargs="+", default=list(DEFAULT), type=arm)
     parser.add_argument("--split", choices=["dev", "test"], default="test", help="that scores are of")
+    parser.add_argument("--tasks", nargs="+", help="tasks to score; all without it")
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time, one thread each")
     parser.add_argument("--work", type=Path, default=Path("runs/flavours"), help="folder of what was trained")
     parser.add_argument("--part", nargs=5, help=argparse.SUPPRESS)
@@ -352,7 +356,7 @@ def main() -> None:
         if what == "data":
             make_data(folder)
         elif what == "score":
-            score(folder, flavour, int(seed), arguments.split)
+            score(folder, flavour, int(seed), arguments.split, arguments.tasks or [*composed().tasks])
         else:
             train(folder, flavour, int(seed), int(steps), folder / flavour / seed / run)
         return
@@ -360,7 +364,8 @@ def main() -> None:
     print_table(figures)
     if arguments.keep:
         record = Record(
-            benchmark="flavours", model="tiny", seq_len=LENGTH, variant="", figures=figures,
+            benchmark="flavours", model="tiny", seq_len=LENGTH, figures=figures,
+            variant=variant_of(parser, arguments, ["minutes", "seeds", "split"]),
             versions=versions_of("torch", "transformers", "pytorch-lightning", "tokenizers"), arguments=arguments,
             not_recorded=("work", "part"),
         )  # fmt: skip

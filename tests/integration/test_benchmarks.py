@@ -194,8 +194,8 @@ def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(prepared):
     from bertline.modeling.bert import BertForPreTraining
     from bertline.modeling.huggingface import to_disk
     from bertline.modeling.initialization import initialize
+    from bertline.training.groupwise import set_learning_rate
     from bertline.training.optimizers import OptimizerConfig
-    from bertline.training.optimizers.base import set_learning_rate
 
     config = section(OptimizerConfig, "optimizer/muon_short")
     model = BertForPreTraining(tiny.model_config(), vocab_size=20, pad_token_id=0)

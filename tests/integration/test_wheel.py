@@ -65,7 +65,7 @@ def test_the_wheel_carries_the_whole_configuration_and_no_choice_of_a_person(whe
     conf = {path.relative_to(ROOT).as_posix() for path in (ROOT / "conf").rglob("*.yaml") if "local" not in path.parts}
     assert {f"bertline/{name}" for name in conf} == {name for name in names if name.startswith("bertline/conf/")}
     templates = {"bertline/evaluation/templates/style.css", "bertline/export/templates/card.md"}
-    assert {"hydra_plugins/bertline_checkpoint.py", "bertline/py.typed", *templates} <= names
+    assert {"hydra_plugins/bertline_resolvers.py", "bertline/py.typed", *templates} <= names
 
 
 def test_a_checkpoint_is_tried_fine_tuned_and_applied_in_an_empty_folder(programs: Path, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model, start_at_unigrams
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.optimizers.base import groups_by_decay, set_learning_rate
+from bertline.training.groupwise import set_learning_rate
+from bertline.training.optimizers.base import groups_by_decay
 from pretraining_inputs import assert_resumes_to_the_same_bits, pretrain_job, write_inputs
 
 _SIZES = {

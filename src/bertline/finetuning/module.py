@@ -27,9 +27,8 @@ from bertline.kinds.base import LossOptions
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
-from bertline.training.groupwise import clip_gradients
+from bertline.training.groupwise import clip_gradients, set_learning_rate
 from bertline.training.interruption import StopRequest
-from bertline.training.optimizers.base import set_learning_rate
 
 # Reading a value from a GPU synchronizes with it, so losses are read in groups there; on a CPU reading is free.
 _READ_EVERY_STEPS_ON_A_GPU = 50

@@ -22,8 +22,7 @@ from bertline.pretraining.health import IntervalSums
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.base import Objective, sum_names
 from bertline.training.devices import Machine, seed_device, start_sum
-from bertline.training.groupwise import clip_gradients, keeping_state, skip_unless_finite
-from bertline.training.optimizers.base import set_learning_rate
+from bertline.training.groupwise import clip_gradients, keeping_state, set_learning_rate, skip_unless_finite
 from bertline.training.private_api import inside_ddp_forward
 
 

@@ -336,6 +336,12 @@ def keeping_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
                 del optimizer.state[weight]
 
 
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate of the next step in every parameter group: `lr` times the group's `rate_factor`."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get("rate_factor", 1.0)
+
+
 def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Tensor:
     """Clip the gradients to a global norm of at most `largest` (None: no clipping); return the norm before clipping.
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hydra import compose, initialize_config_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from bertline.pretraining.start import build_model
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
 from pretraining_inputs import assert_resumes_to_the_same_bits, steps_of
+from shipped_tasks import CONF
 
 ELECTRA = {
     "family": "electra", "embedding_size": 12, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -47,6 +49,13 @@ def changes(**model) -> dict:
 def make(make_mlm):
     """A maker of jobs with the objective replaced_token."""
     return lambda run="run", model=None, **more: make_mlm(run, **{**changes(**(model or {})), **more})
+
+
+@pytest.mark.parametrize(("hidden_size", "weight"), [(128, 1.0), (256, 1.0), (768, 50.0)])
+def test_the_default_weight_of_a_small_detector_is_the_one_with_which_it_learns(hidden_size, weight):
+    overrides = ["objective=replaced_token", "model=electra_small", f"model.hidden_size={hidden_size}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert compose("config", overrides).objective.detection_weight == weight
 
 
 def a_batch(job) -> dict[str, torch.Tensor]:

@@ -9,9 +9,9 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.groupwise import AdamWithoutBiasCorrection, Lamb, orthogonalised
+from bertline.training.groupwise import AdamWithoutBiasCorrection, Lamb, orthogonalised, set_learning_rate
 from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.optimizers.base import set_learning_rate, weight_kinds
+from bertline.training.optimizers.base import weight_kinds
 
 ADAM = {"lr": 0.02, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
 ADAMW = AdamWConfig(kind="adamw", **ADAM)

@@ -78,7 +78,8 @@ class ReplacedToken(Objective):
     generator_width: float
     """Hidden size, heads and feed-forward size of the generator, as a fraction of the detector's (section 3.2)."""
     detection_weight: float
-    """Weight of the detector's loss relative to the generator's (appendix A: 50)."""
+    """Weight of the detector's loss relative to the generator's (appendix A: 50; up to hidden size 256 the default
+    is 1, with which small detectors learn more: docs/howto/flavours.md)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.generator_width <= 1:

@@ -70,12 +70,6 @@ class AdamSettings(OptimizerSettings):
             raise ValueError(f"beta1 and beta2 must be in [0, 1), found {self.beta1} and {self.beta2}")
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate of the next step in every parameter group: `lr` times the group's `rate_factor`."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group.get("rate_factor", 1.0)
-
-
 class WeightKinds(NamedTuple):
     """Trainable weights of a model, each in one of these lists, in the model's order."""
 

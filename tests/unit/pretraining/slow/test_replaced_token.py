@@ -28,7 +28,7 @@ def test_the_detector_learns_to_tell_replaced_tokens(pretraining, tmp_path, seed
         tmp_path,
         tmp_path / "run",
         model=dataclasses.asdict(validate(ModelConfig, model_section(ELECTRA))),
-        objective={"kind": "replaced_token", "generator_width": 0.5, "detection_weight": 50.0},
+        objective={"kind": "replaced_token", "generator_width": 0.5, "detection_weight": 1.0},
         runtime=tiny.runtime_section(packing="off"),
         pretrain__phases=[{"steps": 650, "max_length": 16, "global_batch_size": 32}],
         pretrain__seed=seed,

@@ -1,0 +1,23 @@
+"""What conf/ computes from other keys. Hydra imports the modules of this package, in bertline's commands and in DVC.
+
+`${checkpoint:FOLDER,REVISION,KEY}` is a size of a checkpoint (`model=from_checkpoint`), and
+`${detection_weight:HIDDEN_SIZE}` the weight of a detector's loss (`objective=replaced_token`).
+"""
+
+from typing import Any
+
+from omegaconf import OmegaConf
+
+
+def _size_of_checkpoint(*arguments: Any) -> Any:
+    from bertline.cli.inputs import size_of_checkpoint
+
+    return size_of_checkpoint(*arguments)
+
+
+def _detection_weight(hidden_size: int) -> float:
+    return 1.0 if hidden_size <= 256 else 50.0
+
+
+OmegaConf.register_new_resolver("checkpoint", _size_of_checkpoint, replace=True)
+OmegaConf.register_new_resolver("detection_weight", _detection_weight, replace=True)
