@@ -15,9 +15,5 @@ def _size_of_checkpoint(*arguments: Any) -> Any:
     return size_of_checkpoint(*arguments)
 
 
-def _detection_weight(hidden_size: int) -> float:
-    return 1.0 if hidden_size <= 256 else 50.0
-
-
 OmegaConf.register_new_resolver("checkpoint", _size_of_checkpoint, replace=True)
-OmegaConf.register_new_resolver("detection_weight", _detection_weight, replace=True)
+OmegaConf.register_new_resolver("detection_weight", lambda size: 1.0 if size <= 256 else 50.0, replace=True)

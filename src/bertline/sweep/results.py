@@ -22,19 +22,10 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
+from bertline.foundation import verdicts
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_atomically, write_json
 from bertline.foundation.formats import count, printable, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.foundation.verdicts import (
-    AS_NUMBER,
-    NOISE_UNKNOWN,
-    Difference,
-    Measured,
-    adjusted,
-    compared,
-    measured,
-    outcome,
-)
 from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
@@ -68,21 +59,21 @@ run suffices."""
 class Comparisons:
     """Scores of all arms and baselines on one test split."""
 
-    measured: dict[str, Measured]
+    measured: dict[str, verdicts.Measured]
 
     def interval(self, name: str) -> tuple[float, float] | None:
         """Return the 95 % confidence interval of a system's mean score; None if its noise is unknown."""
-        return compared(self.measured[name]).interval
+        return verdicts.compared(self.measured[name]).interval
 
-    def against(self, name: str, first: str = ENCODER) -> Difference:
+    def against(self, name: str, first: str = ENCODER) -> verdicts.Difference:
         """Compare two systems: the score of `first` minus that of `name`."""
         same_seeds = {name, first} == {ENCODER, COMBINED}
-        return compared(self.measured[first], self.measured[name], same_seeds=same_seeds)
+        return verdicts.compared(self.measured[first], self.measured[name], same_seeds=same_seeds)
 
-    def pairs(self) -> dict[tuple[str, str], Difference]:
+    def pairs(self) -> dict[tuple[str, str], verdicts.Difference]:
         """Compare every two encoders; the verdicts are adjusted to the number of pairs."""
         pairs = [*itertools.combinations([name for name in self.measured if name.startswith(ENCODER)], 2)]
-        return dict(zip(pairs, adjusted([self.against(name, first) for first, name in pairs]), strict=True))
+        return dict(zip(pairs, verdicts.adjusted([self.against(name, first) for first, name in pairs]), strict=True))
 
     def with_encoder(self) -> dict[str, dict[str, Any]]:
         """Return the comparisons of the encoder with all other systems, as plain data."""
@@ -105,24 +96,24 @@ def comparisons_by_split(
     return found
 
 
-def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
+def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> verdicts.Measured:
     """Return the winner's scores on dev, by which versions of a model are compared later."""
     statistics = [seed.array(plan.job, STATISTICS, "dev") for seed in seeds]
     system = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
     return _measured(plan, "dev", {ENCODER: system})[ENCODER]
 
 
-def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, Measured]:
+def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, verdicts.Measured]:
     # Row statistics have the same meaning in every arm (only the encoding differs), so one task kind scores them all.
     kind = kind_of(plan.job, plan.starts["encoder"])
     sources = kind.read(plan.job.task_folder, split).sources()
     return {
-        name: measured(of_seeds, sources, kind.score, repeatable=repeatable, rows_name=f"{split} rows")
+        name: verdicts.measured(of_seeds, sources, kind.score, repeatable=repeatable, rows_name=f"{split} rows")
         for name, (of_seeds, repeatable) in systems.items()
     }
 
 
-def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Difference]) -> dict[str, Any]:
+def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], verdicts.Difference]) -> dict[str, Any]:
     """Return the `encoders` part of result.json, which is empty for one encoder: the comparison on test of every two
     (`pairs`, `first` minus `second`), `tables` of the encoders and of the pairs, and a `sentence` on the exported one.
     """
@@ -137,7 +128,7 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], Dif
     for (first, second), found in pairs.items():
         noise = [" to ".join(map(signed, found.interval)), f"{found.p_value:.2g}"] if found.interval else ["–", "–"]
         better = {"better": titles[first], "worse": titles[second], "not shown": "none shown"}
-        shown = outcome(found.to_json(), better) if found.verdict else "not known"
+        shown = verdicts.outcome(found.to_json(), better) if found.verdict else "not known"
         outcomes.append([titles[first], titles[second], signed(found.difference), *noise, shown])
         equals += [titles[second]] if first == ENCODER and found.verdict in ("not shown", None) else []
     best, metric = max(arms, key=lambda name: arms[name]["dev_mean"]), metric_name(result["metric"])
@@ -180,7 +171,7 @@ def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str,
     }
 
 
-def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Difference]) -> str:
+def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, verdicts.Difference]) -> str:
     opponent = result["baselines"][name]
     who = "the encoder alone" if COMBINED in found else "the encoder"
     against = f"{opponent['test']:.3f} for {opponent['title']}, the strongest simple opponent"
@@ -203,9 +194,9 @@ def _left_out(encoder: Mapping[str, Any]) -> str:
     return f" {of_all} diverged and {'is' if number == 1 else 'are'} left out of this." if number else ""
 
 
-def _clause(who: str, score: str, found: Difference) -> str:
+def _clause(who: str, score: str, found: verdicts.Difference) -> str:
     if found.interval is None or found.smallest_visible is None:
-        return f"{who} has {score}, and {NOISE_UNKNOWN}"
+        return f"{who} has {score}, and {verdicts.NOISE_UNKNOWN}"
     low, high = found.interval
     details = f"difference {signed(found.difference)}, 95 % interval {signed(low)} to {signed(high)}"
     match found.verdict:
@@ -243,9 +234,9 @@ def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | 
 
 def confident_errors(predictions: pa.Table, most: int, *, right_from: float) -> list[dict[str, Any]]:
     """Return the wrong predictions that the model was most confident of, first the surest; long texts are cut."""
-    verdicts = predictions.select(["score", "correct"]).to_pylist()
-    wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < right_from]
-    wrong.sort(key=lambda place: (-(verdicts[place]["score"] or 0.0), float(verdicts[place]["correct"]), place))
+    graded = predictions.select(["score", "correct"]).to_pylist()
+    wrong = [place for place, row in enumerate(graded) if float(row["correct"]) < right_from]
+    wrong.sort(key=lambda place: (-(graded[place]["score"] or 0.0), float(graded[place]["correct"]), place))
     inputs = [name for name in predictions.column_names if name not in _VERDICT and not name.startswith("probability_")]
     rows = predictions.select(["id", *inputs, "gold", "predicted", "score"]).take(pa.array(wrong[:most], pa.int64()))
     return [{name: _shortened(value) for name, value in row.items()} for row in rows.to_pylist()]
@@ -372,14 +363,14 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
     figures |= {f"importance/{name}": share for name, share in result.get("importances", {}).items()}
     pretraining = result["comparison"] or {}
     if "verdict" in pretraining:
-        figures["beats_random_weights"] = AS_NUMBER[pretraining["verdict"]]
+        figures["beats_random_weights"] = verdicts.AS_NUMBER[pretraining["verdict"]]
     for system in (ENCODER, COMBINED):
         found = result["conclusion"].get(system, {})
         if "verdict" in found:
             figures[f"{system}/difference_from_strongest"] = found["difference"]
             figures |= {f"{system}/difference_{end}": found["interval"][i] for i, end in enumerate(("low", "high"))}
             figures[f"{system}/smallest_visible_difference"] = found["smallest_visible"]
-            figures[f"{system}/beats_strongest"] = AS_NUMBER[found["verdict"]]
+            figures[f"{system}/beats_strongest"] = verdicts.AS_NUMBER[found["verdict"]]
     return figures
 
 
