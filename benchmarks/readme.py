@@ -515,6 +515,25 @@ def flavours() -> str:
     return "\n".join([*rows, "", note])
 
 
+def flavour_rates() -> str:
+    """Return the score on dev of each flavour by learning rate, and for ELECTRA by the weight of the detector."""
+    rows = [
+        "| flavour | minutes | other choices than in the table above | steps | `docs_library` on dev |",
+        "|---|---|---|---|---|",
+    ]
+    for name in ("minutes-1.0_seeds-1_split-dev", "seeds-1_split-dev"):
+        record = _read(RESULTS / f"flavours_amd-epyc_tiny_64_{name}.json")
+        for arm, figures in record["flavours"].items():
+            flavour, *choices = [each for each in arm.split("+") if each != "runtime.compile=off"]
+            if flavour != "teacher":
+                texts = [f"`{each}`" for each in choices] or ["none"]
+                score = f"{figures['docs_library']['mean']:.3f}"
+                rows.append(
+                    f"| {flavour} | {record['minutes']:g} | {', '.join(texts)} | {figures['steps']:,} | {score} |"
+                )
+    return "\n".join(rows)
+
+
 def distil() -> str:
     """Return what a teacher brought to a student of half of its layers."""
     record = _read(RESULTS / "distil.json")
@@ -596,6 +615,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "look": look,
     "terabyte": terabyte,
     "flavours": flavours,
+    "flavour_rates": flavour_rates,
     "printed": printed,
     "scores": scores,
     "verdicts": verdicts,
