@@ -7,6 +7,7 @@ import gc
 import getpass
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,10 @@ sys.dont_write_bytecode = False
 # Test modules and the libraries that they import remain until the end: looking through them for garbage is 11 s of
 # processor time out of 27 of a collection, in each process. `pytest_collection_finish` ends it.
 gc.disable()
+
+# A shell starts what runs in the background of a script with SIGINT ignored, and that is inherited: tests send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What programs keep for the user is kept apart from the user's own: measurements of a machine that runs tests are low.
 os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / f"bertline-tests-cache-{getpass.getuser()}")

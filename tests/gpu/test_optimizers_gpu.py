@@ -5,8 +5,8 @@ import torch
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
+from bertline.training.groupwise import set_learning_rate
 from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.optimizers.base import set_learning_rate
 
 ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
 ALL = [
