@@ -63,7 +63,7 @@ FLAVOURS: Mapping[str, tuple[str, ...]] = {
     "albert": ("model=albert_base", *_TINY, "objective=mlm_sop", "examples=sentence_order", *_SMALL_STEP),
     "electra": (
         "model=electra_small", *_TINY, "objective=replaced_token", "objective.generator_width=0.5", *_SINGLE,
-        *_SMALL_STEP,
+        *_SMALL_STEP, "optimizer.lr=1e-3",
     ),
     "distilled": ("objective=distilled", *_SINGLE, "pretrain.initial_embeddings=null"),
     TEACHER: ("objective=mlm", *_SINGLE, "model.num_hidden_layers=4"),
