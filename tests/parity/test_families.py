@@ -27,6 +27,7 @@ from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.inside.look import facts_of
 from bertline.kinds.base import LossOptions
+from bertline.kinds.retrieval import Found
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows
@@ -313,6 +314,8 @@ def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(encoders
     found = loaded.task.kind.predict(loaded.model, encoded, loaded.task.machine)
     expected = made.kind.predict(made.model, encoded, tiny.machine())
     statistics = [made.kind.statistics(made.rows, each, made.calibration) for each in (found, expected)]
+    if isinstance(found, Found):  # rounding ranks documents that a random encoder finds equally near
+        statistics = [found.scores, expected.scores]
     np.testing.assert_allclose(*statistics, atol=1e-5)
     verify_model(made.folder, labels=None, tolerance=2e-5)
 
