@@ -224,6 +224,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the mean of train and ridge regressions on n-grams, on what a pair shares and on vectors."""
+        from bertline.linear.model import Clipped
         from bertline.sweep.baselines.linear import RIDGES
         from bertline.sweep.baselines.vectors import TextModels, text_baselines
 
@@ -236,7 +237,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             titles=("ridge regression", "ridge regression"),
             gold=lambda rows: rows.numbers,
             vector_setting="features",
-            finished=lambda numbers, rows: numbers.clip(self.config.low, self.config.high),
+            finished=Clipped(self.config.low, self.config.high),
         )
         constant = inputs.baseline("mean", "mean of train", lambda rows: np.full(len(rows), mean))
         return [constant, *text_baselines(inputs, models)]

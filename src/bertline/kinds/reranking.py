@@ -374,15 +374,16 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
 
     The list is empty if all candidates of train are relevant, or none is.
     """
-    from bertline.sweep.baselines.linear import REGRESSIONS, linear_baseline, split_by_row
-    from bertline.sweep.baselines.text_features import PairOverlap, standardised
+    from bertline.linear.features import PairOverlap, standardised
+    from bertline.linear.model import split_by_row
+    from bertline.sweep.baselines.linear import REGRESSIONS, linear_baseline
 
     ends = np.cumsum([len(candidates) for candidates in inputs.train.candidates])
     read = inputs.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
     relevant = np.array([value > 0 for values in read.relevances for value in values], dtype=np.int64)
     if len(np.unique(relevant)) < 2:
         return []
-    overlap = standardised(PairOverlap(*_pairs(read)), *_pairs(read))
+    overlap = standardised(PairOverlap.fitted(*_pairs(read)), *_pairs(read))
 
     def features(rows: CandidateRows) -> NDArray[np.float64]:
         return np.concatenate([overlap(*_pairs(rows)), _first_scores(rows)], axis=1)

@@ -522,8 +522,8 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
 
 def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
     """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
+    from bertline.linear.model import one_thread
     from bertline.sweep.baselines.base import Baseline
-    from bertline.sweep.baselines.linear import one_thread
     from bertline.sweep.baselines.vectors import TITLES, choices_of, unit
 
     texts = inputs.kind.collection.texts_read()

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
-    from bertline.sweep.baselines.linear import Features, LinearModel
-    from bertline.sweep.baselines.text_features import NgramFeatures
+    from bertline.linear.features import NgramFeatures
+    from bertline.linear.model import Features
+    from bertline.sweep.baselines.linear import LinearModel
 
 
 OfSentences = list[NDArray[np.float64]]
@@ -265,12 +266,13 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the most frequent label and linear models on n-grams, with and without context, and on vectors."""
-        from bertline.sweep.baselines.linear import SVMS, linear_baseline, split_by_row
-        from bertline.sweep.baselines.text_features import NgramFeatures, num_rows_read
+        from bertline.linear.features import NgramFeatures, num_rows_read
+        from bertline.linear.model import split_by_row
+        from bertline.sweep.baselines.linear import SVMS, linear_baseline
         from bertline.sweep.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
 
         read = _flat(inputs.train)
-        words = NgramFeatures(read.first(num_rows_read(read, "word")), "word")
+        words = NgramFeatures.fitted(read.first(num_rows_read(read, "word")), "word")
         title = "word n-grams of the sentence"
         counts = self.label_counts(inputs.train)
         shares = (counts / max(sum(map(len, inputs.train.labels)), 1)).astype(np.float32)

@@ -9,16 +9,9 @@ from sklearn.linear_model import LogisticRegression
 import tiny
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
+from bertline.linear.features import MOST_CHARACTERS, NUM_FEATURES, UNITS, NgramFeatures, PairOverlap, num_rows_read
 from bertline.sweep.baselines.base import BaselineInputs
 from bertline.sweep.baselines.linear import RIDGES, SVMS, linear_baseline
-from bertline.sweep.baselines.text_features import (
-    MOST_CHARACTERS,
-    NUM_FEATURES,
-    UNITS,
-    NgramFeatures,
-    PairOverlap,
-    num_rows_read,
-)
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 from sweep_pieces import baselines_of
 
@@ -85,7 +78,7 @@ class TestOneLabel:
             return rows(texts, np.where(random.random(num_rows) < noise, (gold + 1) % num_labels, gold))
 
         train, dev, test = split(150), split(60), split(100)
-        features = NgramFeatures(train, "word")
+        features = NgramFeatures.fitted(train, "word")
 
         def ngrams(metric):
             kind = Classification(inputs.task(metric=metric), tuple("abc"[:num_labels]))
@@ -205,7 +198,7 @@ class TestNumbers:
 @pytest.mark.parametrize("unit", UNITS)
 def test_texts_without_any_letter_have_features_too(unit):
     data = rows(["!!", "?!", ""], [0, 1, 0])
-    assert NgramFeatures(data, unit)(data).shape[0] == 3
+    assert NgramFeatures.fitted(data, unit)(data).shape[0] == 3
 
 
 def test_only_so_many_characters_of_train_are_read(monkeypatch):
@@ -219,14 +212,14 @@ def test_only_so_many_characters_of_train_are_read(monkeypatch):
 
 class TestOverlap:
     def test_shares_are_those_of_a_count_by_hand(self):
-        overlap = PairOverlap(["a b c d"], ["c d e"])
+        overlap = PairOverlap.fitted(["a b c d"], ["c d e"])
         jaccard, first, second, *weighed = overlap(["a b c d"], ["c d e"])[0, :6]
         assert (jaccard, first, second) == pytest.approx((2 / 5, 2 / 4, 2 / 3))
         # c and d occur in both texts of train, and so weigh less than the others.
         assert (np.array(weighed) < (jaccard, first, second)).all()
 
     def test_equal_texts_share_all_and_texts_without_a_shared_run_nothing(self):
-        overlap = PairOverlap(["one two"], ["three four"])
+        overlap = PairOverlap.fitted(["one two"], ["three four"])
         found = overlap(["one two", "aaa", "", ""], ["two one", "bbb", "", "x"])
         assert found.shape == (4, NUM_FEATURES)
         assert found[0, :7] == pytest.approx(1.0)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertline.kinds.base import TaskKind
+from bertline.linear.model import LinearPredictor
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -27,6 +30,8 @@ class Baseline:
     predictions: dict[SplitName, Any]
     """Predictions for `dev`, `test` and each extra test, as returned by `TaskKind.predict`."""
     settings: Mapping[str, float | str] = field(default_factory=dict)
+    save: Callable[[Path], None] | None = None
+    """Writes the fitted model into a folder, of which the same predictions come; None: no folder can hold it."""
 
 
 def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> float:
@@ -63,4 +68,7 @@ class BaselineInputs:
     ) -> Baseline:
         """Return a fitted method as a baseline, with its predictions for dev and every test split."""
         predictions = {split: predicted(rows) for split, rows in self.scored.items()}
-        return Baseline(name=name, title=title, predictions=predictions, settings=settings or {})
+        save = None
+        if isinstance(predicted, LinearPredictor) and predicted.can_be_saved:
+            save = partial(predicted.save, title=title)
+        return Baseline(name=name, title=title, predictions=predictions, settings=settings or {}, save=save)

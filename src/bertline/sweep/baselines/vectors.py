@@ -11,19 +11,17 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, hstack
 from sklearn.decomposition import PCA
 
 from bertline.encoders.loading import load_encoder
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
 from bertline.finetuning.word_windows import encode_words, token_ids_of_words, word_means
 from bertline.kinds.tagging import Tagging, TagPredictions
-from bertline.sweep.baselines.base import Baseline, BaselineInputs
-from bertline.sweep.baselines.linear import LinearModel, linear_baseline, one_thread, tagged_by, window_tagger
-from bertline.sweep.baselines.text_features import TITLES as UNIT_TITLES
-from bertline.sweep.baselines.text_features import (
+from bertline.linear.features import TITLES as UNIT_TITLES
+from bertline.linear.features import (
     UNITS,
     NgramFeatures,
+    PairFeatures,
     PairOverlap,
     TextsRows,
     columns,
@@ -31,6 +29,9 @@ from bertline.sweep.baselines.text_features import (
     num_rows_read,
     standardised,
 )
+from bertline.linear.model import Clipped, one_thread
+from bertline.sweep.baselines.base import Baseline, BaselineInputs
+from bertline.sweep.baselines.linear import LinearModel, linear_baseline, tagged_by, window_tagger
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, evaluating
@@ -174,7 +175,7 @@ class TextModels:
     """Returns what to predict for rows; see `linear_baseline`."""
     vector_setting: str | None = None
     """Key of the chosen vectors in the settings; None: that of the vectors."""
-    finished: Callable[[NDArray[Any], Any], Any] = lambda values, rows: values
+    finished: Clipped | None = None
 
 
 def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
@@ -190,17 +191,15 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
     # Only words for pairs, where each text alone says little about the label.
     for unit_of_text in UNITS if given.train.text_pairs is None else UNITS[:1]:
         read = given.train.first(num_rows_read(given.train, unit_of_text))
-        grid = {"": (NgramFeatures(read, unit_of_text), models.ngrams)}
+        grid = {"": (NgramFeatures.fitted(read, unit_of_text), models.ngrams)}
         made.append(fitted(f"{unit_of_text}_ngrams", f"{UNIT_TITLES[unit_of_text]}, {of_ngrams}", read, grid))
     if given.train.text_pairs is not None:
         read = given.train.first(MOST_PAIRS)
-        words, overlap = NgramFeatures(read, "word"), standardised(PairOverlap(*columns(read)), *columns(read))
+        overlap, words = PairOverlap.fitted(*columns(read)), NgramFeatures.fitted(read, "word")
+        scaling = mean_and_scale(overlap(*columns(read)), 1e-9)
         grid = {
-            "overlap": (lambda rows: overlap(*columns(rows)), models.overlap),
-            "overlap and words": (
-                lambda rows: hstack([words(rows), csr_matrix(overlap(*columns(rows)))]).tocsr(),
-                models.overlap_and_words,
-            ),
+            "overlap": (PairFeatures(overlap, *scaling, None), models.overlap),
+            "overlap and words": (PairFeatures(overlap, *scaling, words), models.overlap_and_words),
         }
         made.append(fitted("pair_features", f"what the two texts share, {of_others}", read, grid))
     for name in NAMES if given.encoder is not None else ():
