@@ -15,6 +15,8 @@ from torch import nn
 
 import bertline
 import tiny
+from bertline.export.onnx import open_session, write_onnx
+from bertline.export.views import load_view
 from bertline.foundation.errors import ArtifactError
 from bertline.inference.predict import _digest_of
 
@@ -68,6 +70,24 @@ def test_vectors_are_those_of_sentence_transformers(encoder: Path, pooling: str,
     raw = bertline.load(str(encoder), device="cpu")
     for chosen in ("mean", "cls"):  # by hand: the states of the encoder, as they are
         np.testing.assert_array_equal(ours.embed(TEXTS, pooling=chosen), raw.embed(TEXTS, pooling=chosen))
+
+
+@pytest.mark.parametrize("layers", [[], [Normalize()], [Dense(32, 12), Normalize()]], ids=["", "normal", "dense"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_the_second_output_of_onnx_is_the_vector_of_a_text(
+    encoder: Path, pooling: str, layers: list[nn.Module], tmp_path: Path
+) -> None:
+    folder = written(encoder, tmp_path / "a", Pooling(32, pooling), *layers)
+    write_onnx(load_view(folder, "BertModel"), tmp_path / "model.onnx")
+    session = open_session(tmp_path / "model.onnx")
+    assert [each.name for each in session.get_outputs()] == ["last_hidden_state", "sentence_embedding"]
+    theirs = st.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    for texts in (TEXTS, TEXTS[3:]):
+        inputs = theirs.tokenizer(texts, padding=True, truncation=True, max_length=theirs.max_seq_length)
+        read = {each.name: inputs[each.name] for each in session.get_inputs()}
+        (vectors,) = session.run(["sentence_embedding"], read)
+        np.testing.assert_allclose(vectors, theirs.encode(texts), atol=1e-5)
+        np.testing.assert_allclose(vectors, bertline.load(str(folder), device="cpu").embed(texts), atol=1e-5)
 
 
 def change(path: Path, **changes: Any) -> None:

@@ -133,6 +133,7 @@ def _headline(model: Mapping[str, Any]) -> dict[str, float | int]:
     files: Mapping[str, Any] = (model["onnx"] or {}).get("files", {})
     if "onnx" in files:
         figures["onnx_max_difference"] = files["onnx"]["max_difference"]
-    if "onnx_int8" in files:
-        figures["int8_agreement"] = files["onnx_int8"]["agreement"]
+    for name in ("int8", "int8_vnni"):
+        if f"onnx_{name}" in files:
+            figures[f"{name}_agreement"] = files[f"onnx_{name}"]["agreement"]
     return figures

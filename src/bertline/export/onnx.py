@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertline.export.config import ExportConfig
-from bertline.export.views import CHECKED_TEXTS, OUTPUT_NAMES, Architecture, ModelView, load_view, without_padding
+from bertline.export.views import CHECKED_TEXTS, Architecture, ModelView, load_view, without_padding
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
 from bertline.finetuning.token_marks import case_of, with_shared_marked
 from bertline.finetuning.word_windows import encode_words
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 FP32 = Path("onnx/model.onnx")
 INT8 = Path("onnx/model_int8.onnx")
+INT8_VNNI = Path("onnx/model_int8_vnni.onnx")
 # LayerNormalization is a single operator since opset 17; runtimes since early 2023 (onnxruntime 1.14) read opset 18.
 OPSET = 18
 
@@ -74,7 +75,7 @@ def write_onnx(view: ModelView, path: Path) -> None:
             (example, torch.ones_like(example), torch.zeros_like(example))[: len(view.input_names)],
             path,
             input_names=list(view.input_names),
-            output_names=list(OUTPUT_NAMES[view.architecture]),
+            output_names=list(view.output_names),
             dynamic_axes={name: {0: "batch", 1: "sequence"} for name in view.input_names},
             opset_version=OPSET,
             dynamo=False,
@@ -93,19 +94,20 @@ def write_onnx(view: ModelView, path: Path) -> None:
     onnx.save(model, path)
 
 
-def write_int8(fp32: Path, int8: Path) -> None:
+def write_int8(fp32: Path, int8: Path, *, reduce_range: bool = True) -> None:
     """Quantize the weights of matrix products and embeddings to int8, with one scale per channel.
 
     Activations are quantized at run time with one scale per batch ("dynamic quantization"): no calibration data is
     needed, and results depend slightly on the other texts of the batch.
 
-    Weights use 7 of the 8 bits: without VNNI instructions, sums of two 8-bit products overflow on x86 (onnxruntime's
-    documentation, "Quantize ONNX Models", section on reduce_range).
+    Weights use 7 of the 8 bits if `reduce_range`: without VNNI instructions, sums of two products of 8 bits, an
+    unsigned activation and a weight, are cut off at 16 bits on x86 (onnxruntime's documentation, "Quantize ONNX
+    Models", section on reduce_range).
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with _quiet():
-        quantize_dynamic(fp32, int8, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        quantize_dynamic(fp32, int8, weight_type=QuantType.QInt8, per_channel=True, reduce_range=reduce_range)
 
 
 def open_session(path: Path) -> onnxruntime.InferenceSession:
@@ -238,7 +240,7 @@ def _decided(outputs: Outputs, masks: list[NDArray[np.bool_]], decision: Decisio
         case "span":
             parts = [_span(arrays, mask) for arrays, mask in zip(outputs, masks, strict=True)]
         case "vector":
-            parts = [_cosines(logits, masks)]
+            parts = [_cosines(np.concatenate([arrays[-1] for arrays in outputs]))]
     return np.concatenate([part.ravel() for part in parts])
 
 
@@ -248,13 +250,10 @@ def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> 
     return start * mask.shape[1] + end
 
 
-def _cosines(hidden_states: list[NDArray[np.float32]], masks: list[NDArray[np.bool_]]) -> NDArray[np.float64]:
-    """Return the cosine similarity of all pairs of texts, from mean-pooled vectors."""
-    weights = [mask[..., None].astype(np.float64) for mask in masks]
-    pooled = [(states * weight).sum(1) / weight.sum(1) for states, weight in zip(hidden_states, weights, strict=True)]
-    vectors = np.concatenate(pooled)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors @ vectors.T)[np.triu_indices(len(vectors), k=1)]
+def _cosines(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the cosine similarity of all pairs of texts."""
+    directions = vectors / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]
 
 
 BATCH_SIZES = (1, 32)
@@ -268,7 +267,7 @@ _ENOUGH_S = 3.0
 def export_onnx(
     config: ExportConfig, folder: Path, architecture: Architecture, sequences: Sequences, *, max_length: int
 ) -> dict[str, Any] | None:
-    """Write `onnx/model.onnx` and, if configured, `onnx/model_int8.onnx`.
+    """Write `onnx/model.onnx` and, if configured, `onnx/model_int8.onnx` and `onnx/model_int8_vnni.onnx`.
 
     An int8 file below `int8_min_agreement` is deleted, with a warning and a note in the card; the other files are not
     affected.
@@ -310,17 +309,19 @@ def export_onnx(
         )
     files = {"onnx": folder / FP32}
     measurements: dict[str, Any] = {"decision": decision, "num_texts": len(sequences), "files": {"onnx": fp32}}
-    if config.int8:
-        write_int8(folder / FP32, folder / INT8)
-        int8 = compare(folder / INT8, expected, batches, decision)
+    for name, path in {"onnx_int8": INT8, "onnx_int8_vnni": INT8_VNNI}.items():
+        if not config.int8 or (path == INT8_VNNI and config.int8 != "vnni"):
+            continue
+        write_int8(folder / FP32, folder / path, reduce_range=path == INT8)
+        int8 = compare(folder / path, expected, batches, decision)
         if int8["agreement"] >= config.int8_min_agreement:
-            files["onnx_int8"] = folder / INT8
-            measurements["files"]["onnx_int8"] = int8
+            files[name] = folder / path
+            measurements["files"][name] = int8
         else:
-            (folder / INT8).unlink()
-            measurements["refused_int8"] = int8
+            (folder / path).unlink()
+            measurements.setdefault("refused", []).append(int8)
             warn(
-                f"{folder.name}: the int8 model agrees with the original to {int8['agreement']:.3f}, below "
+                f"{folder.name}: {int8['file']} agrees with the original to {int8['agreement']:.3f}, below "
                 f"export.int8_min_agreement = {config.int8_min_agreement}; it is left out."
             )
     if config.measure_latency:

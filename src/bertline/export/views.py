@@ -18,7 +18,9 @@ from bertline.encoders.loading import Head, load_encoder, load_model
 from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
+from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import CONFIG_NAME, config_mapping, read_config
+from bertline.modeling.text_vectors import TextVectorModules, read_text_vector_modules
 from bertline.tokenization.tokenizer import Tokenizer
 
 Architecture = Literal[
@@ -43,15 +45,23 @@ OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
     "BertForTokenClassification": ("logits",),  # [B, S, L]
     "BertForQuestionAnswering": ("start_logits", "end_logits"),  # [B, S]
 }
+"""Outputs that transformers' classes have, too."""
+VECTORS_NAME = "sentence_embedding"
+"""Last output of a `BertModel`: vectors of texts [B, vector size], named as in sentence-transformers' ONNX files."""
 
 
 class ModelView(nn.Module):
-    """A bertline model with the inputs and outputs of transformers' class of the given name."""
+    """A bertline model with the inputs and outputs of transformers' class of the given name.
 
-    def __init__(self, model: nn.Module, architecture: Architecture) -> None:
+    The vectors of texts, an output more, are those of `modules`; without these, means as in `LoadedModel.embed`.
+    """
+
+    def __init__(self, model: nn.Module, architecture: Architecture, modules: TextVectorModules | None = None) -> None:
         super().__init__()
         self.model: Any = model.bert if architecture == "BertModel" and hasattr(model, "bert") else model
         self.architecture: Architecture = architecture
+        self.text_modules = modules
+        self.dense = modules and modules.dense  # weights that a trace meets must be registered
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -59,14 +69,22 @@ class ModelView(nn.Module):
         encoder = getattr(self.model, "bert", self.model)
         return INPUT_NAMES if encoder.config.type_vocab_size > 1 else INPUT_NAMES[:2]
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return OUTPUT_NAMES[self.architecture] + ((VECTORS_NAME,) if self.architecture == "BertModel" else ())
+
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """Return the tensors named by `OUTPUT_NAMES`; all arguments are [B, S]."""
+        """Return the tensors named by `output_names`; all arguments are [B, S]."""
         token_type_ids = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         match self.architecture:
             case "BertModel":
-                return (self.model(input_ids, token_type_ids, attention_mask).hidden_states,)
+                states = self.model(input_ids, token_type_ids, attention_mask).hidden_states
+                if self.text_modules is None:
+                    return states, pooled(states, attention_mask, "mean")
+                return states, self.text_modules.vectors(states, attention_mask)
             case "BertForPreTraining" | "BertForMaskedLM":
                 output = self.model.forward_everywhere(input_ids, token_type_ids, attention_mask)
                 if self.architecture == "BertForMaskedLM":
@@ -107,8 +125,9 @@ def load_view(folder: Path, architecture: Architecture) -> ModelView:
         "BertForTokenClassification": "tokens",
         "BertForQuestionAnswering": "answers",
     }
-    model = load_encoder(folder) if architecture == "BertModel" else load_model(folder, heads.get(architecture, "mlm"))
-    return ModelView(model, architecture).eval()
+    if architecture == "BertModel":
+        return ModelView(load_encoder(folder), architecture, read_text_vector_modules(folder)).eval()
+    return ModelView(load_model(folder, heads.get(architecture, "mlm")), architecture).eval()
 
 
 # Accents, capitals, punctuation, digits, Chinese, control and unknown characters, [MASK], an overlong word, no text.

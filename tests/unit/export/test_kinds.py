@@ -24,8 +24,8 @@ from huggingface_hub import ModelCard
 import bertline
 import tiny
 from bertline.export.build import build_export
-from bertline.export.onnx import FP32, INT8, export_onnx, open_session
-from bertline.export.views import INPUT_NAMES, architecture_in
+from bertline.export.onnx import FP32, INT8, INT8_VNNI, export_onnx, open_session
+from bertline.export.views import INPUT_NAMES, VECTORS_NAME, architecture_in
 from bertline.finetuning.encoding import encode_texts
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
@@ -33,7 +33,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT, result
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, Finished, finish
 
-ONNX = dataclasses.replace(EXPORT, onnx=True, int8=True, int8_min_agreement=0.0, measure_latency=True)
+ONNX = dataclasses.replace(EXPORT, onnx=True, int8="vnni", int8_min_agreement=0.0, measure_latency=True)
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,35 @@ def test_onnx_gives_the_numbers_of_transformers(exported: Exported, name: str) -
             expected = reference(**inputs)
         found = session.run(None, {key: value.numpy() for key, value in inputs.items()})
         for key, values in zip(outputs, found, strict=True):
+            if key == VECTORS_NAME:  # what transformers lacks is compared below
+                continue
             real = mask.bool().numpy() if values.shape[:2] == tuple(mask.shape) else slice(None)
             np.testing.assert_allclose(values[real], expected[key].numpy()[real], atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["encoder", "cosine", "retrieval"])
+def test_the_last_output_of_onnx_is_the_vector_that_embed_computes(exported: Exported, name: str) -> None:
+    folder, texts = exported.folder / name, ["word1 word2.", "Word3, word4?", "word5 " * 40, "", "Ünknown"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = dict(tokenizer(texts, padding=True, truncation=True, return_tensors="np"))
+    (vectors,) = open_session(folder / FP32).run([VECTORS_NAME], inputs)
+    np.testing.assert_allclose(vectors, bertline.load(str(folder), device="cpu").embed(texts), atol=1e-5)
+
+
+def test_weights_of_the_file_for_vnni_have_all_8_bits_and_those_of_the_other_7(exported: Exported) -> None:
+    largest = {}
+    for file in (INT8, INT8_VNNI):
+        weights = onnx.load(exported.folder / "encoder" / file).graph.initializer
+        values = [onnx.numpy_helper.to_array(each) for each in weights if each.data_type == onnx.TensorProto.INT8]
+        largest[file] = max(int(np.abs(each.astype(int)).max()) for each in values if each.ndim == 2)
+    assert largest == {INT8: 64, INT8_VNNI: 127}
+    with pytest.raises(ValueError, match="int8 is vnni and onnx is false"):
+        dataclasses.replace(ONNX, onnx=False)
+
+
 def test_onnx_files_say_nothing_of_the_machine_they_were_made_on(exported: Exported) -> None:
     for name in ("encoder", "classification"):
-        for file in (FP32, INT8):
+        for file in (FP32, INT8, INT8_VNNI):
             content = (exported.folder / name / file).read_bytes()
             assert b"/src/bertline" not in content
             assert b"stack_trace" not in content
@@ -142,13 +164,15 @@ def test_an_int8_file_that_decides_otherwise_is_left_out(
         patch.setattr("bertline.export.onnx.write_int8", _broken_int8)
         told: Any = export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
     assert set(told["files"]) == {"onnx"}
-    assert told["refused_int8"]["agreement"] < 1
+    assert [file["file"] for file in told["refused"]] == [INT8.as_posix(), INT8_VNNI.as_posix()]
+    assert max(file["agreement"] for file in told["refused"]) < 1
     assert not (tmp_path / INT8).exists()
+    assert not (tmp_path / INT8_VNNI).exists()
     assert (tmp_path / FP32).exists()
-    assert "is left out" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("is left out") == 2
 
 
-def _broken_int8(fp32: Path, int8: Path) -> None:
+def _broken_int8(fp32: Path, int8: Path, **_: Any) -> None:
     """A classifier that says the opposite."""
     model = onnx.load(fp32)
     for weight in model.graph.initializer:
