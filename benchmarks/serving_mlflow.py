@@ -1,7 +1,7 @@
 """What serving costs: a request of one row to `mlflow models serve`, compared with `predict` in this process.
 
-    python benchmarks/serving.py                           # the classifier of the finished default pipeline
-    python benchmarks/serving.py --root FOLDER --keep      # of a pipeline elsewhere; write the record
+    python benchmarks/serving_mlflow.py                           # the classifier of the finished default pipeline
+    python benchmarks/serving_mlflow.py --root FOLDER --keep      # of a pipeline elsewhere; write the record
 
 The server is the documented one, on the loopback address, with the model that `export` registered last; this process
 loads the same folder of artifacts/export. Both compute one row with one thread. Requests and calls alternate, so that
@@ -68,7 +68,7 @@ def main() -> int:
     print(f"a request {figures['request_ms']} ms, predict {figures['predict_ms']} ms (medians of {arguments.rows})")
     if arguments.keep:
         shown = Record(
-            benchmark="serving",
+            benchmark="serving_mlflow",
             model=arguments.task.replace("_", "-"),
             seq_len=1,
             variant="",

@@ -105,7 +105,7 @@ def documented(pattern: str, port: int) -> list[str]:
 
 def test_registered_models_load_and_one_answers_as_predict_does(pipeline, run, server, monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import serving
+    import serving_mlflow
 
     done = smoke.succeeded(run(pipeline, sys.executable, "-c", EVERY_MODEL))
     models, expected = json.loads(done.stdout.splitlines()[-1])
@@ -144,9 +144,9 @@ def test_registered_models_load_and_one_answers_as_predict_does(pipeline, run, s
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     # Other tests run meanwhile: what is slow each time is the server.
-    measured = [serving.compared(server.address, model, SECRET, rows=100)]
-    while measured[-1]["overhead_ms"] > serving.MOST_OVERHEAD_MS and len(measured) < 20:
-        measured.append(serving.compared(server.address, model, SECRET, rows=100))
+    measured = [serving_mlflow.compared(server.address, model, SECRET, rows=100)]
+    while measured[-1]["overhead_ms"] > serving_mlflow.MOST_OVERHEAD_MS and len(measured) < 20:
+        measured.append(serving_mlflow.compared(server.address, model, SECRET, rows=100))
     torch.set_num_threads(threads)
     best = min(measured, key=lambda one: one["overhead_ms"])
     assert best["overhead_ms"] <= 20, measured
