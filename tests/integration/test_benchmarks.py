@@ -251,3 +251,9 @@ def test_the_data_stages_are_measured_and_recorded(tmp_path: Path) -> None:
     assert kept["commit"] == "0"
     assert "corpus" not in kept["arguments"]  # a path of this machine
     assert {name: kept[name] for name in figures} == figures
+
+
+def test_embedding_rows_makes_the_same_weights_on_both_sides():
+    figures = figures_of(call({**os.environ, "OMP_NUM_THREADS": "1"}, "embedding_rows.py", "--rounds", "1"))
+    assert figures["largest_difference"] < 1e-6
+    assert {"all_rows", "occurring_rows"} == figures["ms_per_step"].keys() == figures["cpu_ms_per_step"].keys()

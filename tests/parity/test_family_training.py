@@ -16,6 +16,7 @@ import finetuning_inputs
 import tiny
 from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.encoders.wrapped import model_section
+from bertline.finetuning import embedding_rows
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.parameter_groups import freeze, parameter_groups
 from bertline.foundation.seeds import seed_for
@@ -184,8 +185,13 @@ def folder_of(family: str, folder: Path, kind: Any = transformers.AutoModel) -> 
     return folder
 
 
+@pytest.mark.parametrize("least_share", [0.5, 0.0])
 @pytest.mark.parametrize("family", WRAPPED)
-def test_twenty_steps_of_fine_tuning_have_the_losses_of_transformers(family: str, tmp_path: Path) -> None:
+def test_twenty_steps_of_fine_tuning_have_the_losses_of_transformers(
+    family: str, least_share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_rows, "_LEAST_WEIGHTS", 0)
+    monkeypatch.setattr(embedding_rows, "_LEAST_SHARE", least_share)
     folder = folder_of(family, tmp_path / "encoder")
     kind = task_kind(finetuning_inputs.task(), finetuning_inputs.LABELS)
     tokenizer = Tokenizer.load(folder)
@@ -193,7 +199,7 @@ def test_twenty_steps_of_fine_tuning_have_the_losses_of_transformers(family: str
     for seed, number in enumerate((80, 32)):
         rows = finetuning_inputs.learnable_rows(number, seed=seed)
         splits.append(TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer)))
-    config = finetuning_inputs.fine_tuning(dropout_prob=0.0, num_epochs=4, warmup_fraction=0.0)
+    config = finetuning_inputs.fine_tuning(dropout_prob=0.0, num_epochs=4, warmup_fraction=0.0, weight_decay=0.5)
     head = HeadSettings(dropout_prob=0.0, seed=seed_for(5, "classifier"), attention="plain")
     start = kind.new_model(folder, head)
     kind.save_model(start, tmp_path / "start")
@@ -224,6 +230,9 @@ def test_twenty_steps_of_fine_tuning_have_the_losses_of_transformers(family: str
     assert len(expected) == 20 and expected[-1] < expected[0]
     assert losses == pytest.approx(expected, abs=1e-4)
     assert result.dev_scores["accuracy"] > 0.6
+    model: Any = result.model
+    tables = model.bert.word_embeddings, reference.get_input_embeddings().weight
+    torch.testing.assert_close(*tables, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("family", WRAPPED)

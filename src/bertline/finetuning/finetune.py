@@ -192,7 +192,7 @@ def _train(
     options = LossOptions(
         config.label_smoothing, class_weights, config.focal_gamma, config.soft_weight, config.soft_temperature
     )
-    module = parts.FineTuningModule(job, model, options, num_steps=len(batches) * config.num_epochs)
+    module = parts.FineTuningModule(job, model, options, batches)
     evaluation = parts.DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
     divergence = parts.Divergence(job.machine.device)
     callbacks = [divergence, parts.Progress(job.title, every_s=job.runtime.progress_every_s), evaluation]

@@ -16,6 +16,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from bertline.finetuning.embedding_rows import rows_to_train
 from bertline.finetuning.encoding import Epochs
 from bertline.finetuning.finetune import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
@@ -38,25 +39,43 @@ class FineTuningModule(pl.LightningModule):
     """Trains the model of any kind of task: AdamW, linear warm-up, and decay to zero after `num_steps` steps (paper,
     section 4 and A.3)."""
 
-    def __init__(self, job: FineTuningJob, model: nn.Module, options: LossOptions, *, num_steps: int) -> None:
+    def __init__(self, job: FineTuningJob, model: nn.Module, options: LossOptions, batches: Epochs) -> None:
         super().__init__()
         self.job, self.config, self.model, self.options = job, job.config, model, options
-        self.num_steps = num_steps
+        self.num_steps = num_steps = len(batches) * job.config.num_epochs
         schedule = LinearScheduleConfig(kind="linear", num_warmup_steps=round(job.config.warmup_fraction * num_steps))
         self._learning_rate_factor = schedule.learning_rate_factor(num_steps)
+        self._rows = rows_to_train(model, batches, job.config.num_epochs)
+        self._num_trained = sum(weight.numel() for weight in model.parameters())
         self.first_step = 0
         self.optimizer_state: dict[str, Any] | None = None
         """Number of steps before a resumed run started, and the state of its optimizer then."""
         self.grad_norm = torch.zeros(())
         """Norm of the newest gradient, before clipping."""
 
+    @functools.cached_property
+    def identity(self) -> str:
+        """Digest of the job, and the number of weights that its optimizer has averages of: fewer on a CPU."""
+        return f"{identity_of(self.job)} {self._num_trained}"
+
     @property
     def finished_steps(self) -> int:
         """Number of finished steps, those before a stop included."""
         return self.first_step + self.global_step
 
+    def whole_model(self) -> nn.Module:
+        """Return the model with all rows of its word embeddings; until the next step, `model` has them."""
+        if self._rows is not None:
+            self._rows.restore(map(self._learning_rate, range(self.finished_steps)), self.model, self.config)
+        return self.model
+
+    def _learning_rate(self, step: int) -> float:
+        return self.config.learning_rate * self._learning_rate_factor(step)
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return AdamW with the betas and epsilon of the BERT reference code."""
+        if self._rows is not None:
+            self._rows.shrink()
         optimizer = fine_tuning_optimizer(self.model, self.config)
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
@@ -64,8 +83,9 @@ class FineTuningModule(pl.LightningModule):
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Set the learning rate of the step, and return the loss of its batch."""
-        lr = self.config.learning_rate * self._learning_rate_factor(self.finished_steps)
-        set_learning_rate(self.trainer.optimizers[0], lr)
+        set_learning_rate(self.trainer.optimizers[0], self._learning_rate(self.finished_steps))
+        if self._rows is not None:
+            self._rows.shrink()
         # Seeded by (seed, step), so that other consumers of random numbers in this process do not affect dropout.
         seed_device(self.device, seed_for(self.job.seed, "dropout", self.finished_steps))
         loss = self.job.kind.loss(self.model, batch, self.options)
@@ -110,7 +130,7 @@ class DevEvaluation(pl.Callback):
 
     def _evaluate(self, step: int, module: FineTuningModule, share: float, *, at_epoch_end: bool) -> None:
         if self._evaluated_step != step:  # two fractions may round to one step
-            self.newest, self._evaluated_step = evaluate_on_dev(self._job, module.model), step
+            self.newest, self._evaluated_step = evaluate_on_dev(self._job, module.whole_model()), step
         assert self.newest is not None
         self._note(DevCheck(share, step // self._steps_per_epoch, at_epoch_end, self.newest.scores))
 
@@ -155,14 +175,14 @@ class EarlyStopping(pl.Callback):
         assert newest is not None
         if self.best is None or self._score(newest) > self._score(self.best):
             self.best, self._epochs_without_better = newest, 0
-            self._best_weights = {name: tensor.clone() for name, tensor in module.model.state_dict().items()}
+            self._best_weights = {name: tensor.clone() for name, tensor in module.whole_model().state_dict().items()}
         else:
             self._epochs_without_better += 1
             trainer.should_stop = self._epochs_without_better >= self._patience
 
     def on_train_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
         """Put the weights of the best epoch back."""
-        module.model.load_state_dict(self._best_weights)
+        module.whole_model().load_state_dict(self._best_weights)
 
     def state(self) -> dict[str, Any] | None:
         """Return what the rest of a run depends on as plain data; None before the first epoch ends."""
@@ -206,19 +226,16 @@ class Saving(pl.Callback):
         self._folder, self._due_at = CheckpointFolder(job.checkpoints, keep=1), time.monotonic() + _SAVE_EVERY_S
         self._request, self._listening = StopRequest(), ExitStack()
 
-    @functools.cached_property
-    def _identity(self) -> str:
-        return identity_of(self._job)
-
     def resume(self, module: FineTuningModule, batches: Epochs) -> None:
         """Continue from the checkpoint of this run, where there is one."""
         newest = next(filter(None, map(self._folder.load, reversed(self._folder.steps))), None)
         if newest is None:
             return
-        if newest.state["identity"] != self._identity:
-            warn(f"{self._folder.folder} is of another configuration or other rows; training starts at the first step")
+        if newest.state["identity"] != module.identity:
+            whose = "another configuration, other rows or another device"
+            warn(f"{self._folder.folder} is of {whose}; training starts at the first step")
             return
-        module.model.load_state_dict(newest.state["model"])
+        module.whole_model().load_state_dict(newest.state["model"])
         module.first_step, module.optimizer_state = newest.step, newest.state["optimizer"]
         batches.num_taken = newest.step
         if self._stopping is not None:
@@ -253,8 +270,8 @@ class Saving(pl.Callback):
         self._divergence.read(module)
         checks = [[one.share, one.epoch, one.at_epoch_end, _floats(one.scores)] for one in self._evaluation.checks]
         state = {
-            "identity": self._identity,
-            "model": module.model.state_dict(),
+            "identity": module.identity,
+            "model": module.whole_model().state_dict(),
             "optimizer": trainer.optimizers[0].state_dict(),
             "checks": checks,
             "stopping": None if self._stopping is None else self._stopping.state(),

@@ -53,7 +53,7 @@ def test_what_changed_does_not_resume_from_a_stale_file(job, saving_each_step, c
     }  # fmt: skip
     other = replace(job, **{changed: values[changed]})
     assert_same(ended(other)[0], ended(replace(other, checkpoints=None))[0])
-    assert "is of another configuration or other rows" in capsys.readouterr().err
+    assert "is of another configuration, other rows or another device" in capsys.readouterr().err
 
 
 def test_a_damaged_checkpoint_starts_from_the_first_step(job, saving_each_step, capsys):
