@@ -20,7 +20,7 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
 from bertline.modeling.families import GENERATOR
 from bertline.modeling.weight_files import WEIGHTS_NAME
-from bertline.tokenization.storage import copy_tokenizer
+from bertline.tokenization.storage import add_tokenizer_json, copy_tokenizer
 
 KIND = "export"
 FORMAT_VERSION = 2
@@ -109,6 +109,7 @@ def _checked(
     facts: CardFacts, folder: Path, rows: Path, max_length: int, card: Callable[..., str], task: Any = None
 ) -> dict[str, Any]:
     """Check a folder, make its ONNX files and its card, and return its entry in the manifest."""
+    add_tokenizer_json(folder)
     config, architecture = facts.export, architecture_in(folder)
     labels = task.labels if task is not None and task.labels and architecture.endswith("Classification") else None
     difference, onnx = verify_model(folder, labels=labels, tolerance=config.logits_tolerance), None

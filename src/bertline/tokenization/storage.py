@@ -72,6 +72,19 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
         write_json(path, settings)
 
 
+def add_tokenizer_json(folder: Path) -> None:
+    """Add `tokenizer.json` to a folder with `vocab.txt` alone: transformers.js and the package tokenizers read nothing
+    else. Settings that the folder has stay."""
+    if (folder / "tokenizer.json").is_file():
+        return
+    from bertline.tokenization.tokenizer import Tokenizer
+
+    path = folder / "tokenizer_config.json"
+    before = read_json(path) if path.is_file() else {}
+    save_tokenizer(Tokenizer.load(folder), folder)
+    write_json(path, read_json(path) | before)
+
+
 def _input_names(folder: Path) -> dict[str, list[str]]:
     """Return the setting that makes transformers give the second text of a pair a token type of its own exactly where
     the folder's model has two: a `BertTokenizer` always does, an `AlbertTokenizer` never."""

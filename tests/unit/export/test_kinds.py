@@ -13,24 +13,21 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+import tokenizers
 import torch
 import transformers
 import yaml
 from huggingface_hub import ModelCard
 
 import bertline
-import tiny
 from bertline.export.build import build_export
 from bertline.export.onnx import FP32, INT8, INT8_VNNI, export_onnx, open_session
-from bertline.export.views import INPUT_NAMES, VECTORS_NAME, architecture_in
+from bertline.export.views import CHECKED_TEXTS, INPUT_NAMES, VECTORS_NAME, architecture_in
 from bertline.finetuning.encoding import encode_texts
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.tokenizer import Tokenizer
-from export_inputs import EXPORT, result
+from export_inputs import EXPORT, export_finished
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, Finished, finish
 
 ONNX = dataclasses.replace(EXPORT, onnx=True, int8="vnni", int8_min_agreement=0.0, measure_latency=True)
@@ -61,15 +58,8 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     root = tmp_path_factory.mktemp("line")
-    pretrain = tiny.write_encoder(root / "pretrain", heads=True, words=TOKENS, max_position_embeddings=MAX_LENGTH)
-    write_manifest(pretrain, kind="pretrain", format_version=1, content={"metrics": {}, "training": {}})
     finished = {name: finish(name, root / name) for name in KINDS}
-    for name, each in finished.items():
-        pq.write_table(pa.table(each.table()), root / name / "predictions.parquet")
-        content = result(task=name, task_kind=each.kind.config.kind, labels=list(each.kind.labels))
-        (root / name / "result.json").write_text(json.dumps(content))
-    sweeps = {name: root / name for name in KINDS}
-    figures = build_export(ONNX, pretrain_folder=pretrain, sweep_folders=sweeps, pipeline_facts={}, out=root / "out")
+    figures = export_finished(ONNX, finished, root)
     manifest = json.loads((root / "out" / "manifest.json").read_text())
     return Exported(root / "out", finished, manifest, figures)
 
@@ -238,6 +228,14 @@ def test_every_card_has_metadata_scores_formats_and_limits(exported: Exported, n
     assert "None" not in card.replace("top_k=None", "")
     library = "sentence-transformers" if name in ("cosine", "retrieval") else "transformers"
     assert ModelCard(card).data.to_dict()["library_name"] == library
+
+
+def test_a_checkpoint_with_vocab_txt_alone_gets_the_file_that_other_libraries_read(exported: Exported) -> None:
+    assert not (exported.finished["softmax"].folder / "tokenizer.json").exists()
+    written = tokenizers.Tokenizer.from_file(str(exported.folder / "softmax" / "tokenizer.json"))
+    ours = Tokenizer.load(exported.finished["softmax"].folder)
+    for text in CHECKED_TEXTS:
+        assert written.encode(text).ids == ours.single.sequence(ours.encode(text))
 
 
 def test_folders_are_the_same_each_time_but_for_the_card(exported: Exported, tmp_path: Path) -> None:
