@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +143,18 @@ def views_of_smoke(browser: Any, pipeline: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def documentation(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def serve() -> Iterator[Callable[[Path], str]]:
+    """`serve(folder)`: the address of a folder on the loopback address."""
+    with ExitStack() as stack:
+        yield lambda folder: stack.enter_context(served(folder))
+
+
+@pytest.fixture(scope="session")
+def documentation(browser: Any, serve: Callable[[Path], str], tmp_path_factory: pytest.TempPathFactory) -> str:
     """Address of the built documentation."""
     built = tmp_path_factory.mktemp("docs")
     subprocess.run([sys.executable, "-m", "sphinx", "-q", str(ROOT / "docs"), str(built)], cwd=ROOT, check=True)
-    with served(built) as address:
-        yield address
+    return serve(built)
 
 
 @contextmanager

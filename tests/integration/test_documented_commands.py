@@ -30,8 +30,8 @@ NOT_RUN = (
 RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ", "bertline share")
 LEFT_OUT = (*NOT_RUN, *RUN_ELSEWHERE)
 # Of other blocks: test_plan.py compares the output, tests/slurm/test_documented.py has a cluster, test_dvc_remote.py a
-# second clone.
-ELSEWHERE = {"console", "text", "sh"}
+# second clone, tests/browser/test_transformers_js.py opens the page.
+ELSEWHERE = {"console", "text", "sh", "html"}
 # The line of a block before the content of a file.
 FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
 # A source file that a command edits.
