@@ -72,7 +72,7 @@ def epochs(*batches):
 
 
 def test_rows_that_any_epoch_reads_are_trained_and_no_others(at_any_size):
-    model, first, second = Model(), torch.tensor([[7, 50]]), torch.tensor([[99, 7]])
+    model, first, second = Model(), torch.tensor([[7, 50, 3]]), torch.tensor([[99, 7, 3]])
     whole = model.bert.word_embeddings.detach().clone()
     batches = epochs({"query_input_ids": first, "labels": torch.tensor([8])}, {"document_input_ids": second})
     rows = rows_to_train(model, batches, 2)
@@ -85,7 +85,7 @@ def test_rows_that_any_epoch_reads_are_trained_and_no_others(at_any_size):
         model.bert(torch.tensor([[8]]), torch.zeros(1, 1, dtype=torch.long))
     rows.restore([], model, fine_tuning())
     changed = (model.bert.word_embeddings != whole).any(dim=1).nonzero().flatten()
-    assert changed.tolist() == [7, 50, 99]  # 50 by its weight decay
+    assert changed.tolist() == [7, 50, 99]  # 50 by its weight decay; 3 is the padding
     assert model.bert.embeddings.word_embeddings.padding_idx == 3
     assert not model.bert.embeddings.word_embeddings._forward_pre_hooks
 
