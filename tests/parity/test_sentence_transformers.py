@@ -10,8 +10,8 @@ import torch
 import transformers
 
 import bertline
-from bertline.export.usage import VectorSettings, write_sentence_transformer
 from bertline.modeling.huggingface import load_encoder
+from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import copy_tokenizer
 
 

@@ -21,8 +21,14 @@ from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, family_of
-from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification, BertTextEncoder
+from bertline.modeling.heads import (
+    BertForQuestionAnswering,
+    BertForTokenClassification,
+    BertTextEncoder,
+    BertVectorClassifier,
+)
 from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
+from bertline.modeling.text_vectors import read_classifier
 from bertline.tokenization.storage import copy_tokenizer
 
 if TYPE_CHECKING:
@@ -70,6 +76,11 @@ def load_model(
     Raises:
         ArtifactError: The folder cannot be read, or its family has no such head.
     """
+    if head == "sequence" and not is_new and (read := read_classifier(folder)) is not None:
+        encoder = load_encoder(folder, attention=attention)
+        model = BertVectorClassifier(encoder, pooling=read[0], num_labels=read[1].out_features)
+        model.classifier = read[1]
+        return model
     if family_of(folder)[0].wrapping is not None:
         from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
 

@@ -11,7 +11,6 @@ from bertline.encoders.loading import load_model, save_model
 from bertline.export.card import CardFacts, encoder_card, read_card_facts, task_card
 from bertline.export.config import ExportConfig
 from bertline.export.onnx import checked_sequences, export_onnx
-from bertline.export.usage import VectorSettings, write_sentence_transformer
 from bertline.export.views import Architecture, architecture_in, verify_model
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.errors import ConfigError
@@ -19,6 +18,7 @@ from bertline.foundation.files import folder_written_atomically, sha256_of_file,
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
 from bertline.modeling.families import GENERATOR
+from bertline.modeling.text_vectors import CLASSIFIER, VectorSettings, write_sentence_transformer
 from bertline.modeling.weight_files import WEIGHTS_NAME
 from bertline.tokenization.storage import add_tokenizer_json, copy_tokenizer
 
@@ -115,7 +115,9 @@ def _checked(
     difference, onnx = verify_model(folder, labels=labels, tolerance=config.logits_tolerance), None
     if config.onnx:
         say(f"export: {folder.name}: ONNX")
-        graph = "BertModel" if task is None else _WITHOUT_PAIRS.get(architecture, architecture)
+        graph: Architecture = "BertModel" if task is None else _WITHOUT_PAIRS.get(architecture, architecture)
+        if (folder / CLASSIFIER).is_dir():  # config.json names the encoder alone, as transformers loads it
+            graph = "BertForSequenceClassification"
         settings = None if task is None else task.config
         sequences = checked_sequences(folder, graph, rows, max_length=max_length, task=settings)
         onnx = export_onnx(config, folder, graph, sequences, max_length=max_length)

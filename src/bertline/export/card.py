@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bertline.export.config import ExportConfig
-from bertline.export.usage import Usage, interval, shown
+from bertline.export.usage import Usage, interval, shown, usage_on_vectors
 from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
@@ -26,6 +26,7 @@ from bertline.foundation.verdicts import outcome
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, GENERATOR
 from bertline.modeling.huggingface import read_config
+from bertline.modeling.text_vectors import CLASSIFIER
 from bertline.modeling.weight_files import count_parameters
 from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.objectives.base import LossTerm, Objective, shown_means
@@ -124,7 +125,9 @@ def read_card_facts(
         if (finished := read_task_file(best)) is None:
             raise ArtifactError(f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again.")
         pair = bool(finished.kind.config.reads_pairs)
-        tasks[task], usages[task] = finished, finished.kind.usage(finished.calibration, pair=pair)
+        usage = finished.kind.usage(finished.calibration, pair=pair)
+        is_on_vectors = (best / CLASSIFIER).is_dir()
+        tasks[task], usages[task] = finished, usage_on_vectors(usage, pair=pair) if is_on_vectors else usage
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("training", {})

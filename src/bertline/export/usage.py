@@ -1,23 +1,13 @@
-"""What a kind of task says of its models: part of the card, and files that sentence-transformers loads.
-
-The package sentence-transformers itself is not needed.
-
-References:
-    Reimers and Gurevych, Sentence-BERT (arXiv 1908.10084); the package's documentation, "Structure of Sentence
-    Transformer Models".
-"""
+"""What a kind of task says of its models in their card."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass, replace
 
-from bertline.foundation.files import write_json
 from bertline.foundation.formats import escaped, printable, without_local_paths
-from bertline.modeling.huggingface import read_config
+from bertline.modeling.text_vectors import VectorSettings
 
 
 def shown(title: str) -> str:
@@ -57,18 +47,6 @@ def code_span(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class VectorSettings:
-    """How a model turns texts into vectors, for the files of the sentence-transformers package."""
-
-    pooling: Literal["mean", "cls"]
-    """How token vectors are pooled."""
-    similarity: Literal["cosine", "dot"]
-    """Similarity function that the vectors were trained with."""
-    prompts: dict[str, str]
-    """Prefix of a text by its role (`query`, `document`); empty strings for no prefix."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """The part of a card that depends on the kind of task; see `TaskKind.usage`."""
 
@@ -86,30 +64,14 @@ class Usage:
     """Settings of a model that embeds texts."""
 
 
-def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_length: int) -> None:
-    """Add the files that `SentenceTransformer(folder)` reads to a folder with a `BertModel` and its tokenizer.
-
-    The vectors equal those of `bertline.load(folder).embed`: pooled, not normalized. Cosine similarity normalizes them
-    itself.
-    """
-    modules = enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
-    named = "sentence_transformers.models"
-    content = [{"idx": n, "name": str(n), "path": path, "type": f"{named}.{kind}"} for n, (path, kind) in modules]
-    write_json(folder / "modules.json", content)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    settings = {
-        "__version__": {},
-        "prompts": vectors.prompts,
-        "default_prompt_name": None,
-        "similarity_fn_name": vectors.similarity,
-    }
-    write_json(folder / "config_sentence_transformers.json", settings)
-    pooling_settings = {
-        "word_embedding_dimension": read_config(folder)[0].hidden_size,
-        "pooling_mode_cls_token": vectors.pooling == "cls",
-        "pooling_mode_mean_tokens": vectors.pooling == "mean",
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
-        "include_prompt": True,
-    }
-    write_json(folder / "1_Pooling" / "config.json", pooling_settings)
+def usage_on_vectors(usage: Usage, *, pair: bool) -> Usage:
+    """Return the usage of a classifier on the vectors of a sentence encoder; transformers loads the encoder alone."""
+    texts = '["One text.", "Another text."]' if not pair else "TEXTS"
+    by_vectors = (
+        "from safetensors.numpy import load_file\nfrom sentence_transformers import SentenceTransformer\n\n"
+        'head = load_file("NAME/classifier/model.safetensors")\n'
+        f'vectors = SentenceTransformer("NAME").encode({texts})\n'
+        'logits = vectors @ head["linear.weight"].T + head["linear.bias"]'
+    )
+    snippets = usage.snippets[-1:] if pair else (by_vectors, *usage.snippets[-1:])
+    return replace(usage, pipeline=False, snippets=snippets)

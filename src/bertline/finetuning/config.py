@@ -53,6 +53,13 @@ class FineTuningConfig:
     early_stopping_epochs: int | None
     """Number of epochs without a better dev score after which to stop, keeping the weights of the best epoch. None
     trains all epochs and keeps the weights of the last."""
+    fewest_steps: int = 0
+    """Number of optimizer steps below which epochs are added: on a few dozen rows the usual epochs end before training
+    has begun (arXiv 2006.04884, section 6)."""
+    method: Literal["full", "contrastive", "frozen"] = "full"
+    """What is trained: `full` the encoder with a head on its first position; `frozen` a linear classifier on the
+    encoder's vectors; `contrastive` the same after vectors of one label were moved together. The last two are for
+    classification with one label a row."""
 
     def __post_init__(self) -> None:
         require_at_least(self, batch_size=1, num_epochs=0, reinitialized_layers=0, trained_layers=0, focal_gamma=0)

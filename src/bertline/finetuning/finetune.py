@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,7 +50,8 @@ class FineTuningJob:
     encoder_folder: Path
     """Hugging Face folder of any BERT encoder."""
     train: TaskSplit
-    dev: TaskSplit
+    dev: TaskSplit | None
+    """None: the model is not evaluated, and its calibration is empty."""
     seed: int
     """Root seed of the head's weights, the order of rows and dropout."""
     machine: Machine
@@ -63,6 +65,8 @@ class FineTuningJob:
     """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
     title: str = "fine-tuning"
     """What the lines of its progress begin with."""
+    most_steps: int | None = None
+    """Number of optimizer steps that whole epochs may not exceed, but for the first; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +121,17 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
         DivergedError: The loss or the gradient is no longer finite.
         TrainingInterrupted: A signal stopped the run, which is saved in `checkpoints`.
     """
-    kind, config = job.kind, job.config
-    check_options(kind, config)
-    model = _starting_model(job)
-    if config.num_epochs == 0:
-        if kind.has_new_head(model):
-            raise ConfigError(
-                f"fine_tuning.num_epochs is 0, but the head of a task of the kind {kind.config.kind} starts from "
-                "random weights, which are worth nothing untrained. Train at least one epoch."
-            )
+    config = job.config
+    check_options(job.kind, config)
+    if config.method == "full" and config.num_epochs > 0:
+        model = starting_model(job)
+        checks, outcome = train(job, model, on_check)
+    else:
+        model = _untrained_model(job)
         outcome = evaluate_on_dev(job, model)
         checks = [DevCheck(1.0, 0, True, outcome.scores)]
         if on_check is not None:
             on_check(checks[0])
-    else:
-        checks, outcome = _train(job, model, on_check)
     return FineTuningResult(
         model=model,
         calibration=outcome.calibration,
@@ -141,8 +141,28 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     )
 
 
+def _untrained_model(job: FineTuningJob) -> nn.Module:
+    """Return a classifier on vectors, or the encoder as it is."""
+    if job.config.method != "full":
+        from bertline.finetuning.few_labels import vector_classifier  # loads scikit-learn
+
+        return vector_classifier(job)
+    model = starting_model(job)
+    if job.kind.has_new_head(model):
+        raise ConfigError(
+            f"fine_tuning.num_epochs is 0, but the head of a task of the kind {job.kind.config.kind} starts from "
+            "random weights, which are worth nothing untrained. Train at least one epoch."
+        )
+    return model
+
+
 def evaluate_on_dev(job: FineTuningJob, model: nn.Module) -> DevOutcome:
-    """Predict dev, choose the calibration on it, and score it; changes neither weights nor later random numbers."""
+    """Predict dev, choose the calibration on it, and score it; changes neither weights nor later random numbers.
+
+    Without dev the outcome is empty.
+    """
+    if job.dev is None:
+        return DevOutcome({}, {}, np.empty((0, 0)))
     kind, rows = job.kind, job.dev.rows
     predictions = kind.predict(model, job.dev.encoded, job.machine)
     calibration = kind.calibrate(rows, predictions)
@@ -166,9 +186,10 @@ def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, va
             )
 
 
-def _train(
+def train(
     job: FineTuningJob, model: nn.Module, on_check: Callable[[DevCheck], None] | None
 ) -> tuple[list[DevCheck], DevOutcome]:
+    """Train a model in place; return the evaluations on dev and the last one, or the best with early stopping."""
     # Imported here, because they load Lightning: the process that supervises a sweep trains nothing.
     from bertline.finetuning import module as parts
     from bertline.training.interruption import TrainingInterrupted
@@ -183,6 +204,10 @@ def _train(
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
             distilled.append((more, others.soft_targets))
         batches = distilled_batches(distilled, seed=job.seed)
+    num_epochs = max(config.num_epochs, math.ceil(config.fewest_steps / len(batches)))
+    if job.most_steps is not None:
+        num_epochs = min(num_epochs, max(job.most_steps // len(batches), 1))
+    job = replace(job, config=replace(config, num_epochs=num_epochs))
     class_weights = None
     if config.class_weights == "balanced":
         # rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label absent from train.
@@ -204,7 +229,7 @@ def _train(
         saving = parts.Saving(job, evaluation, stopping, divergence)
         saving.resume(module, batches)
         callbacks.append(saving)
-    epochs, root = config.num_epochs - batches.num_taken // len(batches), Path(tempfile.gettempdir())
+    epochs, root = num_epochs - batches.num_taken // len(batches), Path(tempfile.gettempdir())
     trainer = build_trainer(job.machine, job.runtime, callbacks=callbacks, max_epochs=epochs, root=root)
     try:
         fit(trainer, module, batches)
@@ -215,7 +240,8 @@ def _train(
     return evaluation.checks, outcome
 
 
-def _starting_model(job: FineTuningJob) -> nn.Module:
+def starting_model(job: FineTuningJob) -> nn.Module:
+    """Return the model that a run starts from: the encoder with a new head; lower layers may be frozen."""
     lengths = [
         job.kind.lengths(split.encoded).max(initial=1) for split in (job.train, job.dev, job.unlabelled) if split
     ]

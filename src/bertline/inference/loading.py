@@ -24,7 +24,7 @@ from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.tagging import TaggingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, config_mapping, read_config, read_labels
-from bertline.modeling.text_vectors import read_text_vector_modules
+from bertline.modeling.text_vectors import CLASSIFIER, read_text_vector_modules
 from bertline.modeling.weight_files import read_weight_names
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tokenization.tokenizer import Tokenizer
@@ -63,7 +63,8 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
         raise ArtifactError(f"{settings}: model_max_length is {declared!r:.200}; expected a number, at least 1.")
     max_length = int(min(max_length, declared))
     finished = read_task_file(folder) or _inferred_task(folder, max_length=max_length)
-    modules = read_text_vector_modules(folder) if finished is None else None
+    is_on_vectors = finished is None or (folder / CLASSIFIER).is_dir()
+    modules = read_text_vector_modules(folder) if is_on_vectors else None
     if finished is not None:
         model = finished.kind.load_model(folder, attention=_ATTENTION)
     elif architecture in ("BertForPreTraining", "BertForMaskedLM"):

@@ -262,7 +262,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return quote(inputs_of(error), f"is {plain(error['gold'])}, taken for {plain(error['predicted'])}")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage, VectorSettings
+        from bertline.export.usage import Usage
+        from bertline.modeling.text_vectors import VectorSettings
 
         config = self.config
         scale = f"from {config.low:g} to {config.high:g}"

@@ -376,7 +376,7 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
     """
     from bertline.linear.features import PairOverlap, standardised
     from bertline.linear.model import split_by_row
-    from bertline.sweep.baselines.linear import REGRESSIONS, linear_baseline
+    from bertline.sweep.baselines.linear import REGRESSIONS, Grid, linear_baseline
 
     ends = np.cumsum([len(candidates) for candidates in inputs.train.candidates])
     read = inputs.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
@@ -392,7 +392,10 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
         return split_by_row(probabilities[:, 1], [len(texts) for texts in rows.candidates])
 
     title = "what query and candidate share, logistic regression"
-    grid = {"": (features, REGRESSIONS)}
+
+    def grid(rows: CandidateRows) -> Grid:
+        return {"": (features, REGRESSIONS)}
+
     return [linear_baseline(inputs, "pair_features", title, (read, relevant), grid, finished=scores)]
 
 

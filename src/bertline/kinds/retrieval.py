@@ -399,7 +399,8 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         raise DataError("a retrieval model searches documents: name them with documents=FILE.")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage, VectorSettings
+        from bertline.export.usage import Usage
+        from bertline.modeling.text_vectors import VectorSettings
 
         config = self.config
         prompts = bool(config.query_prefix or config.document_prefix)

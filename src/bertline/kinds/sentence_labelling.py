@@ -268,7 +268,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         """Return the most frequent label and linear models on n-grams, with and without context, and on vectors."""
         from bertline.linear.features import NgramFeatures, num_rows_read
         from bertline.linear.model import split_by_row
-        from bertline.sweep.baselines.linear import SVMS, linear_baseline
+        from bertline.sweep.baselines.linear import SVMS, Grid, linear_baseline
         from bertline.sweep.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
 
         read = _flat(inputs.train)
@@ -281,7 +281,9 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             return split_by_row(probabilities, [len(sentences) for sentences in rows.sentences])
 
         def fitted(name: str, title: str, features: Mapping[str, _Read], models: Sequence[LinearModel]) -> Baseline:
-            grid = {option: (compute, models) for option, compute in features.items()}
+            def grid(rows: SentenceRows) -> Grid:
+                return {option: (compute, models) for option, compute in features.items()}
+
             gold = (inputs.train, read.labels)
             return linear_baseline(inputs, name, title, gold, grid, setting="vectors", finished=of_documents)
 

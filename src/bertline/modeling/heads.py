@@ -72,6 +72,25 @@ class BertTextEncoder(nn.Module):
         return pooled(self.bert(input_ids, token_type_ids, attention_mask).hidden_states, attention_mask, self.pooling)
 
 
+class BertVectorClassifier(BertTextEncoder):
+    """A linear classifier on the pooled vector of a text, divided by its length.
+
+    Of sentence encoders the pooled vector says more than the first position, which few labelled rows cannot change.
+    """
+
+    def __init__(self, bert: BertModel, *, pooling: Literal["mean", "cls"], num_labels: int) -> None:
+        super().__init__(bert, pooling=pooling)
+        self.classifier = nn.Linear(bert.config.hidden_size, num_labels)
+
+    def vectors(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return vectors [B, H] of length 1; the arguments are those of `BertModel.forward`."""
+        return nn.functional.normalize(super().forward(input_ids, token_type_ids, attention_mask).float(), dim=-1)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return logits [B, num_labels]; the arguments are those of `BertModel.forward`."""
+        return self.classifier(self.vectors(input_ids, token_type_ids, attention_mask))
+
+
 def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean", "cls", "max"]) -> Tensor:
     """Pool hidden states [B, S, H] with a mask [B, S] to [B, H].
 

@@ -249,3 +249,26 @@ def focal_factor(log_probabilities: Tensor, gamma: float) -> Tensor:
     """
     # Below 1, the power has no finite gradient at 0, where p is 1 to rounding.
     return (-torch.expm1(log_probabilities)).clamp_min(torch.finfo(log_probabilities.dtype).tiny) ** gamma
+
+
+def supervised_contrastive_loss(vectors: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Return the mean cross-entropy of finding, for each text, those of its own label among the others of the batch.
+
+    Args:
+        vectors: [B, H] of length 1.
+        labels: [B]; a text whose label no other has is only one of the others.
+
+    Example:
+        >>> apart = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+        >>> labels = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])
+        >>> [round(supervised_contrastive_loss(apart, each, 0.1).item(), 3) for each in labels]
+        [0.0, 10.0]
+
+    References:
+        Khosla et al. 2020 (arXiv 2004.11362), equation 2.
+    """
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    log_shares = (vectors @ vectors.T / temperature).masked_fill(itself, -1e9).log_softmax(-1)
+    partners = (labels[:, None] == labels) & ~itself
+    num_partners = partners.sum(1)
+    return -((log_shares * partners).sum(1) / num_partners.clamp(min=1))[num_partners > 0].mean()

@@ -1,4 +1,11 @@
-"""How a folder of sentence-transformers makes vectors of texts: `modules.json` and what it names."""
+"""How a folder of sentence-transformers makes vectors of texts: `modules.json` and what it names.
+
+The package sentence-transformers itself is not needed.
+
+References:
+    Reimers and Gurevych, Sentence-BERT (arXiv 1908.10084); the package's documentation, "Structure of Sentence
+    Transformer Models".
+"""
 
 from __future__ import annotations
 
@@ -6,17 +13,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_object
+from bertline.foundation.files import read_object, write_json
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import read_config
-from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights
+from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights, write_weights
 
-MODULES_NAME = "modules.json"
+MODULES_NAME, CLASSIFIER = "modules.json", "classifier"
 _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 _SAVE_AGAIN = "Save the folder again: SentenceTransformer(FOLDER).save_pretrained(NEW)"
 _FREE = object()
@@ -35,6 +42,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "Normalize": _SENTENCE,
 }  # fmt: skip
 """Settings of each kind of module that are computed here, and their only value where there is one."""
+_IDENTITY = "torch.nn.modules.linear.Identity"
 _ACTIVATIONS = {"Identity": nn.Identity, "Tanh": nn.Tanh, "ReLU": nn.ReLU, "GELU": nn.GELU, "Sigmoid": nn.Sigmoid}
 
 
@@ -116,6 +124,16 @@ def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
     )
 
 
+def pooling_of(folder: Path) -> Literal["mean", "cls"]:
+    """Return how an encoder's folder makes a vector of a text: `cls` if it says so, else the mean."""
+    modules = read_object(folder / MODULES_NAME, expected=list, missing_ok=True)
+    places = [str(module.get("path")) for module in modules if str(module.get("type")).endswith("Pooling")]
+    settings = read_object(folder / places[0] / "config.json", missing_ok=True) if places else {}
+    return (
+        "cls" if "cls" in (settings.get("pooling_mode"), settings.get("pooling_mode_cls_token") and "cls") else "mean"
+    )
+
+
 def _settings(folder: Path, kind: str, place: str) -> dict[str, Any]:
     path = folder / place / "config.json"
     if kind == "Transformer":
@@ -148,3 +166,68 @@ def _dense(folder: Path, settings: Mapping[str, Any], size: int) -> list[nn.Modu
     layer = nn.Linear(size, settings["out_features"], bias=with_bias)
     layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
     return [layer, _ACTIVATIONS[kind]()]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VectorSettings:
+    """How a model turns texts into vectors, for the files of the sentence-transformers package."""
+
+    pooling: Literal["mean", "cls"]
+    """How token vectors are pooled."""
+    similarity: Literal["cosine", "dot"]
+    """Similarity function that the vectors were trained with."""
+    prompts: dict[str, str]
+    """Prefix of a text by its role (`query`, `document`); empty strings for no prefix."""
+    normalize: bool = False
+    """Whether vectors are divided by their length."""
+
+
+def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_length: int) -> None:
+    """Add the files that `SentenceTransformer(folder)` reads to a folder with a `BertModel` and its tokenizer.
+
+    The vectors equal those of `bertline.load(folder).embed`.
+    """
+    modules = enumerate(
+        [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if vectors.normalize else [])]
+    )
+    named = "sentence_transformers.models"
+    content = [{"idx": n, "name": str(n), "path": path, "type": f"{named}.{kind}"} for n, (path, kind) in modules]
+    write_json(folder / MODULES_NAME, content)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    settings = {
+        "__version__": {},
+        "prompts": vectors.prompts,
+        "default_prompt_name": None,
+        "similarity_fn_name": vectors.similarity,
+    }
+    write_json(folder / "config_sentence_transformers.json", settings)
+    pooling_settings = {
+        "word_embedding_dimension": read_config(folder)[0].hidden_size,
+        "pooling_mode_cls_token": vectors.pooling == "cls",
+        "pooling_mode_mean_tokens": vectors.pooling == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+        "include_prompt": True,
+    }
+    write_json(folder / "1_Pooling" / "config.json", pooling_settings)
+
+
+def write_classifier(folder: Path, classifier: nn.Linear) -> None:
+    """Write a linear layer on a folder's vectors as a module `Dense` of sentence-transformers, in `classifier/`.
+
+    `modules.json` does not name it, so that the folder's vectors stay those of texts.
+    """
+    size, num_labels = classifier.in_features, classifier.out_features
+    settings = {"in_features": size, "out_features": num_labels, "bias": True, "activation_function": _IDENTITY}
+    write_json(folder / CLASSIFIER / "config.json", settings)
+    weights = {f"linear.{name}": weight for name, weight in classifier.state_dict().items()}
+    write_weights(weights, folder / CLASSIFIER / WEIGHTS_NAME)
+
+
+def read_classifier(folder: Path) -> tuple[Any, nn.Linear] | None:
+    """Read the pooling of a folder and the linear layer on its vectors; None if it has none (`write_classifier`)."""
+    modules = read_text_vector_modules(folder) if (folder / CLASSIFIER).is_dir() else None
+    if modules is None:
+        return None
+    settings = read_object(folder / CLASSIFIER / "config.json")
+    return modules.pooling, _dense(folder / CLASSIFIER, settings, modules.size)[0]

@@ -16,6 +16,7 @@ from bertline.kinds.base import TaskKind
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
+from bertline.sweep.folds import folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -63,12 +64,15 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
     tokenizer = Tokenizer.load(start.folder)
 
     def made(train: Any, tests: Mapping[SplitName, Any]) -> list[Baseline]:
-        given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
+        given = BaselineInputs(
+            kind=kind, train=train, dev=dev, tests=tests, folds=folds, tokenizer=tokenizer, encoder=encoder
+        )
         return kind.baselines(given)
 
-    read = {name: kind.read(job.task_folder, name) for name in ("train", "dev", *test_splits(job))}
+    read = {name: rows_of(job, kind, name) for name in ("train", "dev", *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
     train = all_train.first(job.task.num_train_rows)
+    folds = folds_of(train, job.sweep.seed) if has_folds(job) else []
     baselines = made(train, read)
     by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
     sizes = {min(rows, len(all_train)) for rows in job.task.label_efficiency_rows}

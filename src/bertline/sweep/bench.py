@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.finetune import EncoderWeights, FineTuningJob, TaskSplit
+from bertline.finetuning.finetune import DevOutcome, EncoderWeights, FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_file import read_teacher
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file
@@ -24,6 +24,7 @@ from bertline.kinds.base import UNLABELLED, TaskKind
 from bertline.kinds.registry import TaskConfig, task_kind
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
+from bertline.sweep.folds import STEPS_IN_A_FOLD, folds_of, has_folds, rows_of
 from bertline.sweep.space import Arm, Params, with_params
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -225,13 +226,17 @@ class ArmBench:
     def split(self, name: SplitName, num_rows: int | None = None) -> TaskSplit:
         """Return a split, or its first `num_rows` rows."""
         if (name, num_rows) not in self._splits:
-            rows = self.kind.read(self._job.task_folder, name).first(num_rows)
+            rows = rows_of(self._job, self.kind, name).first(num_rows)
             encoded, soft = self.kind.encode(rows, self._tokenizer), None
             if self.teacher is not None and name in ("train", UNLABELLED):
                 place = self._job.run_folder / "teacher" / f"{name}-{num_rows or 'all'}"
                 soft = self.teacher.soft_targets(encoded, self._machine, place)
             self._splits[name, num_rows] = TaskSplit(rows=rows, encoded=encoded, soft_targets=soft)
         return self._splits[name, num_rows]
+
+    def encoded(self, rows: Any) -> TaskSplit:
+        """Return rows with their encoding."""
+        return TaskSplit(rows=rows, encoded=self.kind.encode(rows, self._tokenizer))
 
     def num_cut(self, name: SplitName, num_rows: int | None = None) -> int:
         """Return the number of truncated rows in a split, or in its first `num_rows` rows."""
@@ -274,13 +279,30 @@ class Bench:
             encoder=bench.start.weights,
             encoder_folder=bench.start.folder,
             train=bench.split("train", num_train_rows),
-            dev=bench.split("dev"),
+            dev=None if has_folds(self.job) else bench.split("dev"),
             unlabelled=bench.split(UNLABELLED) if bench.teacher and self.job.task.unlabelled else None,
             seed=seed,
             machine=self.machine,
             runtime=self.runtime,
             checks=checks,
         )
+
+    def out_of_fold(self, arm: Arm, params: Params, *, seed: int, title: str) -> DevOutcome:
+        """Return the outcome on all rows of predictions by models that were trained on the other folds."""
+        bench, run = self.arm(arm), self.run(arm, params, num_train_rows=None, seed=seed)
+        rows, exact = run.train.rows, replace(self.machine, precision="fp32")
+        predictions: Any = None
+        folds = folds_of(rows, self.job.sweep.seed)
+        for number, (learned, predicted) in enumerate(folds, start=1):
+            split = bench.encoded(rows.take(learned))
+            of_fold = f"{title}, fold {number} of {len(folds)}"
+            model = fine_tune(replace(run, train=split, most_steps=STEPS_IN_A_FOLD, title=of_fold)).model
+            found = run.kind.predict(model, bench.encoded(rows.take(predicted)).encoded, exact)
+            predictions = np.zeros((len(rows), *found.shape[1:]), found.dtype) if predictions is None else predictions
+            predictions[predicted] = found
+        calibration = run.kind.calibrate(rows, predictions)
+        statistics = run.kind.statistics(rows, predictions, calibration)
+        return DevOutcome(run.kind.scores(statistics), calibration, statistics)
 
 
 def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:

@@ -113,6 +113,12 @@ class SweepConfig:
     exported: Literal["own", "best"]
     """Encoder that is compared with the baselines and exported: `own`, the one that the task starts from, or `best`,
     the one of all with the best mean on dev; then none is run from random weights."""
+    methods: tuple[Literal["frozen", "contrastive", "full"], ...] = ("full",)
+    """Ways to learn from labels (`FineTuningConfig.method`), the cheapest first; dev chooses by one seed, among equals
+    the first. Other kinds than classification, and tasks with several labels a row, have `full` alone."""
+    fold_rows: int = 0
+    """Number of train and dev rows together below which classification makes its choices on five folds of both, if dev
+    was not given, and learns from all; 0 never."""
 
     def __post_init__(self) -> None:
         known = {field.name for field in fields(FineTuningConfig)}

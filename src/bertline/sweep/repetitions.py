@@ -14,7 +14,7 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,12 +27,15 @@ from numpy.typing import NDArray
 from bertline.finetuning.finetune import DivergedError, fine_tune
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
+from bertline.foundation.formats import short_title
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
-from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, test_splits
+from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, split_sizes, test_splits
+from bertline.sweep.folds import has_folds
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
@@ -43,6 +46,10 @@ TEACHER = "teacher.json"
 """File of the teacher's own scores by split."""
 _REPETITION = "repetition"
 """Attribute of a trial: the repetition, as JSON values."""
+_MOST_ROWS = 5_000
+"""Number of train rows above which only `full` is tried: the other methods are for few labels."""
+METHODS = {"frozen": "frozen", "contrastive": "adapted by contrast", "full": "fine-tuned"}
+"""What the encoder is by each method, in words."""
 DOCUMENTS = "documents"
 """Key of a collection's documents in `cut_rows`, next to the splits."""
 
@@ -53,7 +60,8 @@ class Repetition:
 
     arm: Arm
     params: Params
-    kind: Literal["seed", "label_efficiency"]
+    kind: Literal["seed", "label_efficiency", "folds"]
+    """`folds`: models that each leave a fold out; its outcome on dev is that of all rows."""
     number: int
     """Number of the run, unique within its arm and kind."""
     candidate: int
@@ -106,6 +114,47 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
                 for seed in range(num_seeds)
             ]
     return planned
+
+
+def methods_tried(plan: PlannedSweep, points: Mapping[Arm, list[Params]]) -> list[Repetition]:
+    """Plan one run of each method for each encoder, of its best point for `full`; empty where there is one method."""
+    task, sweep = plan.job.task, plan.job.sweep
+    is_single_label = isinstance(task, ClassificationTaskConfig) and not task.multi_label
+    rows = split_sizes(plan.job)["train"]
+    if not is_single_label or len(sweep.methods) == 1 or task.teacher or rows > _MOST_ROWS:
+        return []
+    kind: Any = "folds" if has_folds(plan.job) else "seed"
+    return [
+        Repetition(arm, points[arm][0] if method == "full" else {"method": method}, kind, 0, 0, 0, task.num_train_rows)
+        for arm in points
+        if arm.startswith("encoder")
+        for method in sweep.methods
+    ]
+
+
+def with_best_methods(
+    plan: PlannedSweep, points: Mapping[Arm, list[Params]], tried: Sequence[Repetition]
+) -> tuple[dict[Arm, list[Params]], list[str]]:
+    """Return the points of each arm, those of an encoder by its best method on dev, the first of equals, and a sentence
+    for each choice."""
+    job, chosen, sentences = plan.job, dict(points), []
+    for arm, of_arm in itertools.groupby(tried, lambda one: one.arm):
+        scored = [(one, one.outcome(job)["dev"][job.task.metric]) for one in of_arm if not one.diverged(job)]
+        if not scored:
+            continue
+        names = [f"{METHODS[str(one.params.get('method', 'full'))]} {score:.3f}" for one, score in scored]
+        best, score = max(scored, key=lambda pair: pair[1])
+        if "method" in best.params:
+            chosen[arm] = [best.params]
+        title, where = short_title(plan.starts[arm].title), "out of fold" if has_folds(job) else "on dev"
+        sentences.append(f"{title} {where}: {', '.join(names)}; taken is {names[scored.index((best, score))]}.")
+    return chosen, sentences
+
+
+def folds_needed(plan: PlannedSweep, candidates: Sequence[Repetition]) -> list[Repetition]:
+    """Plan the folds of candidates, one run for the seeds of each; empty without folds."""
+    of_candidates = [replace(one, kind="folds", number=0, candidate=0, seed=0) for one in candidates]
+    return [one for place, one in enumerate(of_candidates) if has_folds(plan.job) and one not in of_candidates[:place]]
 
 
 def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) -> list[Repetition]:
@@ -215,13 +264,16 @@ def write_repetition_events(job: SweepJob, repetitions: Sequence[Repetition]) ->
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
     """Return whether seeds can differ; they cannot if a pretrained encoder is scored without training."""
-    return plan.start_of(arm).weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
+    config = with_params(plan.fine_tuning, params)
+    return plan.start_of(arm).weights == "random" or (config.num_epochs > 0 and config.method != "frozen")
 
 
 def _train(bench: Bench, repetition: Repetition) -> str:
     """Fine-tune a repetition, write its outcome, and return the progress message."""
     job, arm = bench.job, bench.arm(repetition.arm)
-    started = time.monotonic()
+    started, learns_from_all = time.monotonic(), has_folds(job)
+    if repetition.kind == "folds":
+        return _predict_folds(bench, repetition)
     run = bench.run(
         repetition.arm,
         repetition.params,
@@ -241,19 +293,24 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         return f"{name}: {error}"
     if (repetition.folder(job) / OUTCOME).exists():
         return f"{name}: came too late, and was done elsewhere"  # this machine was silent; test may have been read
+    dev_statistics = result.dev_statistics
     outcome: dict[str, Any] = {
         "diverged": False,
         "dev": result.dev_scores,
-        "curve": [[check.share, check.scores[job.task.metric]] for check in result.checks],
+        "curve": [[check.share, check.scores[job.task.metric]] for check in result.checks if check.scores],
         "calibration": result.calibration,
         "cut_rows": {"train": arm.num_cut("train", repetition.num_train_rows), "dev": arm.num_cut("dev")},
     }
-    shown = f"{result.dev_scores[job.task.metric]:.3f} on dev"
+    if learns_from_all:
+        folds = replace(repetition, kind="folds", number=0, candidate=0, seed=0)
+        outcome |= {key: folds.outcome(job)[key] for key in ("dev", "calibration")}
+        dev_statistics = np.load(folds.folder(job) / f"dev_{STATISTICS}", allow_pickle=False)
+    shown = f"{outcome['dev'][job.task.metric]:.3f} on {'the folds' if learns_from_all else 'dev'}"
     with folder_written_atomically(repetition.folder(job)) as folder:
         if repetition.kind == "seed":
             (folder / MODEL).mkdir()
             arm.kind.save_model(result.model, folder / MODEL)
-            np.save(folder / f"dev_{STATISTICS}", result.dev_statistics)
+            np.save(folder / f"dev_{STATISTICS}", dev_statistics)
         else:
             test = arm.split("test")
             predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
@@ -263,6 +320,27 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         write_json(folder / OUTCOME, outcome)
     shutil.rmtree(saved, ignore_errors=True)
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
+
+
+def _predict_folds(bench: Bench, repetition: Repetition) -> str:
+    """Predict all rows out of fold, write the outcome, and return the progress message."""
+    job, started = bench.job, time.monotonic()
+    method = repetition.params.get("method", bench.plan.fine_tuning.method)
+    name = f"{repetition.arm}, {method}"
+    seed = seed_for(job.sweep.seed, "repetition", repetition.seed)
+    with folder_written_atomically(repetition.folder(job)) as folder:
+        outcome: dict[str, Any] = {"diverged": False, "curve": [], "cut_rows": {}}
+        try:
+            found = bench.out_of_fold(repetition.arm, repetition.params, seed=seed, title=f"{job.task_name}, {name}")
+            outcome |= {"dev": found.scores, "calibration": found.calibration}
+            np.save(folder / f"dev_{STATISTICS}", found.statistics)
+        except DivergedError as error:
+            outcome = {"diverged": True, "reason": str(error)}
+        outcome["time_s"] = time.monotonic() - started
+        write_json(folder / OUTCOME, outcome)
+    if outcome["diverged"]:
+        return f"{name}: {outcome['reason']}"
+    return f"{name}: {outcome['dev'][job.task.metric]:.3f} on the folds in {outcome['time_s']:.0f} s"
 
 
 def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
@@ -277,8 +355,9 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     dev, is_search = arm.split("dev"), isinstance(arm.kind, Retrieval) and repetition.arm == best.arm
     dev_statistics = np.load(repetition.folder(job) / f"dev_{STATISTICS}", allow_pickle=False)
     calibration = repetition.outcome(job)["calibration"]
-    of_dev = arm.kind.predict(model, dev.encoded, exact) if calibration or is_search else None
-    if calibration:
+    is_chosen_on_dev = bool(calibration) and not has_folds(job)
+    of_dev = arm.kind.predict(model, dev.encoded, exact) if is_chosen_on_dev or is_search else None
+    if is_chosen_on_dev:
         calibration = arm.kind.calibrate(dev.rows, of_dev)
         dev_statistics = arm.kind.statistics(dev.rows, of_dev, calibration)
     scores: dict[SplitName, dict[str, float]] = {"dev": arm.kind.scores(dev_statistics)}

@@ -29,6 +29,7 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
+from bertline.sweep.folds import rows_of
 from bertline.sweep.repetitions import (
     MODEL,
     PREDICTIONS,
@@ -106,7 +107,7 @@ def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> verdicts.Measured
 def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, verdicts.Measured]:
     # Row statistics have the same meaning in every arm (only the encoding differs), so one task kind scores them all.
     kind = kind_of(plan.job, plan.starts["encoder"])
-    sources = kind.read(plan.job.task_folder, split).sources()
+    sources = rows_of(plan.job, kind, split).sources()
     return {
         name: verdicts.measured(of_seeds, sources, kind.score, repeatable=repeatable, rows_name=f"{split} rows")
         for name, (of_seeds, repeatable) in systems.items()

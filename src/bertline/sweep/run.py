@@ -57,7 +57,13 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
     notes = notes_before(plan)
     with leading(plan) as leader:
         trials = leader.run_trials()
-        candidates = repetitions.candidates_over_seeds(plan, best_points(job, leader.arms))
+        points = best_points(job, leader.arms)
+        tried = repetitions.methods_tried(plan, points)
+        leader.run_repetitions(tried)
+        points, choices = repetitions.with_best_methods(plan, points, tried)
+        notes += _said(plan, choices)
+        candidates = repetitions.candidates_over_seeds(plan, points)
+        leader.run_repetitions(repetitions.folds_needed(plan, candidates))
         leader.run_repetitions(candidates)
         chosen = repetitions.winners(plan, candidates)
         # From here on, this is the arm `encoder` in all but its own records.
@@ -153,7 +159,7 @@ def _most_epochs(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[
     """Return a note if random weights did best with the largest number of epochs that they could choose."""
     epochs = space_of_arm(plan.job.sweep, plan.job.task, "random_weights").get("num_epochs")
     seeds = winners.get("random_weights")
-    if not seeds or not isinstance(epochs, ChoiceSpace) or seeds[0].params["num_epochs"] < max(epochs.values):
+    if not seeds or not isinstance(epochs, ChoiceSpace) or float(seeds[0].params["num_epochs"]) < max(epochs.values):
         return []
     return [
         f"{_WORDS['random_weights'].capitalize()} did best with the most epochs that it was offered "

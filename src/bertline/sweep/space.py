@@ -21,7 +21,7 @@ from bertline.tasks.config import ChoiceSpace, SpaceConfig
 Arm = str
 """`encoder`; `random_weights`; `without_teacher`; `encoder_2`, `encoder_3` and so on, those of `sweep.encoders`; and
 `combined`, which is computed from the encoder's finished runs, so it has no trials."""
-Params = dict[str, float | int]
+Params = dict[str, float | int | str]
 _HINTS = typing.get_type_hints(FineTuningConfig)
 _FEWEST_NUMBERS_OF_EPOCHS = 3
 _WHOLE = {name for name, hint in _HINTS.items() if hint in (int, int | None)}

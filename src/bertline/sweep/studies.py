@@ -269,6 +269,12 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
             except KeyboardInterrupt as stop:
                 # Optuna would write to the database, and may wait for an operation of it that was interrupted.
                 raise SystemExit from stop
+            except (optuna.TrialPruned, optuna.exceptions.UpdateFinishedTrialError):
+                raise  # the latter: others have failed the trial, because this machine was silent
+            except Exception as error:
+                # Its message may have the user's text, which stays out of the records that a server gets.
+                trial.set_user_attr(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.")
+                raise
 
         try:
             study.optimize(run, n_trials=1)

@@ -65,8 +65,12 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
     saved = job.checkpoints / file.stem
     curve: list[list[float]] = []
     try:
-        on_check = report_and_prune(trial, job.sweep, metric, curve)
-        score = fine_tune(replace(run, checkpoints=saved, title=label), on_check=on_check).dev_scores[metric]
+        if run.dev is None:
+            score = bench.out_of_fold(arm, params, seed=seed, title=label).scores[metric]
+            curve.append([1.0, score])
+        else:
+            on_check = report_and_prune(trial, job.sweep, metric, curve)
+            score = fine_tune(replace(run, checkpoints=saved, title=label), on_check=on_check).dev_scores[metric]
     except optuna.TrialPruned:
         shutil.rmtree(saved, ignore_errors=True)
         trial.set_user_attr(CURVE, curve)
@@ -78,12 +82,6 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
         trial.set_user_attr(REASON, reason)
         warn(f"{label}: {reason} ({point})")
         return math.nan
-    except optuna.exceptions.UpdateFinishedTrialError:
-        raise  # others have failed the trial, because this machine was silent
-    except Exception as error:
-        # Its message may have the user's text, which stays out of the records that a server gets.
-        trial.set_user_attr(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.")
-        raise
     if math.isnan(score):
         trial.set_user_attr(REASON, "Its score on dev is not a number.")
         warn(f"{label}: its score on dev is not a number ({point})")

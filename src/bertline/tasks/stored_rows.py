@@ -66,6 +66,15 @@ class StoredRows(ABC):
         """Return the first rows; None returns all."""
         return self if num_rows is None else self.take(range(min(num_rows, len(self))))
 
+    def joined(self, other: Self) -> Self:
+        """Return these rows and then the others."""
+        both: dict[str, Any] = {}
+        for column in dataclasses.fields(self):
+            ours, theirs = getattr(self, column.name), getattr(other, column.name)
+            if ours is not None:
+                both[column.name] = ours + theirs if isinstance(ours, list) else np.concatenate([ours, theirs])
+        return dataclasses.replace(self, **both)
+
     def to_table(self) -> pa.Table:
         """Return the stored columns as a table."""
         return pa.table({name: getattr(self, name) for name in self.schema().names}, schema=self.schema())

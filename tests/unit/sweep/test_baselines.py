@@ -83,7 +83,7 @@ class TestOneLabel:
         def ngrams(metric):
             kind = Classification(inputs.task(metric=metric), tuple("abc"[:num_labels]))
             given = BaselineInputs(kind=kind, train=train, dev=dev, tests={"test": test})
-            return kind, linear_baseline(given, "", "", (train, train.labels), {"": (features, SVMS)})
+            return kind, linear_baseline(given, "", "", (train, train.labels), lambda _: {"": (features, SVMS)})
 
         (kind, found), (_, by_accuracy) = ngrams(metric), ngrams("accuracy")
         loss = -kind.score(kind.statistics(test, found.predictions["test"], {}))

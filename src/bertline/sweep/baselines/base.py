@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bertline.kinds.base import TaskKind
 from bertline.linear.model import LinearPredictor
@@ -49,6 +52,9 @@ class BaselineInputs:
     train: Any
     dev: Any
     tests: Mapping[SplitName, Any]
+    folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]] = ()
+    """Indices of the rows that each fold trains on, and of those it predicts. With folds, `train` and `dev` are the
+    same rows, and predictions for `dev` are by models that did not see them."""
     tokenizer: Tokenizer | None = None
     """The encoder's tokenizer, for tasks that are scored token by token, which have no baseline without it."""
     encoder: FrozenEncoder | None = None

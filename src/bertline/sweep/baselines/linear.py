@@ -84,6 +84,8 @@ NAIVE_BAYES = tuple(LinearModel("complement_naive_bayes", alpha) for alpha in (0
 """Complement naive Bayes (Rennie et al. 2003) is hard to beat where rows are few and labels many."""
 RIDGES = tuple(LinearModel("ridge", penalty) for penalty in (0.1, 1.0, 10.0, 100.0, 1000.0))
 REGRESSIONS = tuple(LinearModel("logistic_regression", c) for c in (0.01, 0.1, 1.0, 10.0))
+Grid = Mapping[str, tuple[Callable[[Any], Features], Sequence[LinearModel]]]
+"""By name, a function from rows to features, and the models from which dev chooses."""
 _SHARPNESSES = tuple(2.0**step for step in (0, 0.5, -0.5, 1, -1, 1.5, -1.5, 2, -2))
 """Powers of a model's probabilities from which dev chooses, nearest to 1 first; dev can be too easy for higher ones."""
 
@@ -93,7 +95,7 @@ def linear_baseline(
     name: str,
     title: str,
     train: tuple[Any, NDArray[Any]],
-    grid: Mapping[str, tuple[Callable[[Any], Features], Sequence[LinearModel]]],
+    grid: Callable[[Any], Grid],
     *,
     setting: str = "features",
     finished: Callable[[NDArray[Any], Any], Any] | None = None,
@@ -106,16 +108,23 @@ def linear_baseline(
     Args:
         train: Rows to fit on, and what to predict for their features: labels [N], several labels [N, L], or numbers [N]
             for ridge regression. Labels of a task without labels are 0 and 1.
-        grid: By name, functions from rows to features, and the models to fit to them; the name may be empty.
+        grid: Returns for train rows, by name, functions from rows to features, and the models to fit to them; the name
+            may be empty.
         finished: Makes predictions of the probabilities or numbers of some rows.
     """
     rows, gold = train
-    fitted: dict[tuple[str, LinearModel], LinearWeights] = {}
-    for option, (compute, models) in grid.items():
-        features = compute(rows)  # shared by its models, which a scikit-learn pipeline for each would compute again
-        fitted |= {(option, model): model.fitted(features, gold, len(given.kind.labels) or 2) for model in models}
-    of_dev = {option: compute(given.dev) for option, (compute, _) in grid.items()}
-    on_dev = {choice: weights(of_dev[choice[0]]) for choice, weights in fitted.items()}
+    features, num_labels = grid(rows), len(given.kind.labels) or 2
+    fitted = _fitted(features, rows, gold, num_labels)
+    on_dev: dict[tuple[str, LinearModel], NDArray[Any]] = {}
+    if not given.folds:
+        on_dev = _on_rows(features, fitted, given.dev)
+    for learned, predicted_rows in given.folds:
+        learned = learned[learned < len(rows)]
+        features_of_fold = grid(rows.take(learned))
+        of_fold = _fitted(features_of_fold, rows.take(learned), gold[learned], num_labels)
+        for choice, values in _on_rows(features_of_fold, of_fold, given.dev.take(predicted_rows)).items():
+            of_all = on_dev.setdefault(choice, np.zeros((len(given.dev), *values.shape[1:]), values.dtype))
+            of_all[predicted_rows] = values
     powers = _SHARPNESSES if given.kind.config.metric in PROBABILITY_SCORES else (1.0,)
 
     def predicted(choice: tuple[tuple[str, LinearModel], float]) -> Any:
@@ -124,13 +133,31 @@ def linear_baseline(
 
     best, power = given.best(itertools.product(fitted, powers), predicted)
     option, model = best
-    predictor = LinearPredictor(grid[option][0], fitted[best], power, finished)
+    predictor = LinearPredictor(features[option][0], fitted[best], power, finished)
     settings = {
         **({setting: option} if option else {}),
         **model.settings(),
         **({"sharpness": power} if len(powers) > 1 else {}),
     }
-    return given.baseline(name, title, predictor, settings)
+    baseline = given.baseline(name, title, predictor, settings)
+    if given.folds:
+        baseline.predictions["dev"] = predicted((best, power))
+    return baseline
+
+
+def _fitted(grid: Grid, rows: Any, gold: NDArray[Any], num_labels: int) -> dict[tuple[str, LinearModel], LinearWeights]:
+    fitted: dict[tuple[str, LinearModel], LinearWeights] = {}
+    for option, (compute, models) in grid.items():
+        features = compute(rows)  # shared by its models, which a scikit-learn pipeline for each would compute again
+        fitted |= {(option, model): model.fitted(features, gold, num_labels) for model in models}
+    return fitted
+
+
+def _on_rows(
+    grid: Grid, fitted: Mapping[tuple[str, LinearModel], LinearWeights], rows: Any
+) -> dict[tuple[str, LinearModel], NDArray[Any]]:
+    features = {option: compute(rows) for option, (compute, _) in grid.items()}
+    return {choice: weights(features[choice[0]]) for choice, weights in fitted.items()}
 
 
 def tagged_by(

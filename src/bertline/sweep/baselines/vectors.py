@@ -24,6 +24,7 @@ from bertline.linear.features import (
     PairFeatures,
     PairOverlap,
     TextsRows,
+    Unit,
     columns,
     mean_and_scale,
     num_rows_read,
@@ -31,7 +32,7 @@ from bertline.linear.features import (
 )
 from bertline.linear.model import Clipped, one_thread
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
-from bertline.sweep.baselines.linear import LinearModel, linear_baseline, tagged_by, window_tagger
+from bertline.sweep.baselines.linear import Grid, LinearModel, linear_baseline, tagged_by, window_tagger
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, evaluating
@@ -186,27 +187,35 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
         gold = models.gold(read)
         return linear_baseline(given, name, title, (read, gold), grid, setting=setting, finished=models.finished)
 
-    grid: dict[str, tuple[Callable[[Any], Any], Sequence[LinearModel]]]
+    def of_ngrams_in(unit: Unit) -> Callable[[Any], Grid]:
+        return lambda rows: {"": (NgramFeatures.fitted(rows, unit), models.ngrams)}
+
+    def of_overlap(rows: Any) -> Grid:
+        overlap, words = PairOverlap.fitted(*columns(rows)), NgramFeatures.fitted(rows, "word")
+        scaling = mean_and_scale(overlap(*columns(rows)), 1e-9)
+        return {
+            "overlap": (PairFeatures(overlap, *scaling, None), models.overlap),
+            "overlap and words": (PairFeatures(overlap, *scaling, words), models.overlap_and_words),
+        }
+
+    def of_vectors(name: Name) -> Callable[[Any], Grid]:
+        return lambda rows: {
+            option: (compute, models.vectors) for option, compute in text_features(name, given, rows).items()
+        }
+
     made = []
     # Only words for pairs, where each text alone says little about the label.
     for unit_of_text in UNITS if given.train.text_pairs is None else UNITS[:1]:
         read = given.train.first(num_rows_read(given.train, unit_of_text))
-        grid = {"": (NgramFeatures.fitted(read, unit_of_text), models.ngrams)}
-        made.append(fitted(f"{unit_of_text}_ngrams", f"{UNIT_TITLES[unit_of_text]}, {of_ngrams}", read, grid))
+        title = f"{UNIT_TITLES[unit_of_text]}, {of_ngrams}"
+        made.append(fitted(f"{unit_of_text}_ngrams", title, read, of_ngrams_in(unit_of_text)))
     if given.train.text_pairs is not None:
         read = given.train.first(MOST_PAIRS)
-        overlap, words = PairOverlap.fitted(*columns(read)), NgramFeatures.fitted(read, "word")
-        scaling = mean_and_scale(overlap(*columns(read)), 1e-9)
-        grid = {
-            "overlap": (PairFeatures(overlap, *scaling, None), models.overlap),
-            "overlap and words": (PairFeatures(overlap, *scaling, words), models.overlap_and_words),
-        }
-        made.append(fitted("pair_features", f"what the two texts share, {of_others}", read, grid))
+        made.append(fitted("pair_features", f"what the two texts share, {of_others}", read, of_overlap))
     for name in NAMES if given.encoder is not None else ():
         read = given.train.first(MOST_ROWS)
-        grid = {option: (compute, models.vectors) for option, compute in text_features(name, given, read).items()}
         setting, title, _ = TITLES[name]
-        made.append(fitted(name, f"{title}, {of_others}", read, grid, models.vector_setting or setting))
+        made.append(fitted(name, f"{title}, {of_others}", read, of_vectors(name), models.vector_setting or setting))
     return made
 
 

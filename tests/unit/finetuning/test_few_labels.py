@@ -1,0 +1,116 @@
+"""Classifiers on the vectors of a sentence encoder, frozen or adapted by contrast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+import bertline
+from bertline.encoders.loading import load_encoder, save_model
+from bertline.finetuning.few_labels import TextsAsVectors, vector_classifier
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.task_file import write_task_file
+from bertline.kinds.classification import Classification
+from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
+from bertline.tokenization.storage import copy_tokenizer
+
+
+@pytest.fixture
+def job(encoder, inputs, job_of):
+    def make(labels=inputs.LABELS, numbers=None, folder=encoder, **config):
+        kind = Classification(inputs.task(max_length=24, labels=labels), labels)
+        train, dev = (inputs.learnable_rows(num_rows, seed=num_rows) for num_rows in (64, 48))
+        if numbers is not None:
+            train = replace(train, labels=np.resize(numbers, len(train)))
+        return job_of(kind, folder, train, dev, **config)
+
+    return make
+
+
+def vectors_of(model, split):
+    with torch.no_grad():
+        batch = split.encoded.sequences.batch(np.arange(len(split.rows)))
+        return model.eval().vectors(*(batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")))
+
+
+@pytest.mark.parametrize("labels", [("first half", "second half"), ("a", "b", "c")])
+def test_the_classifier_is_scikit_learns_on_vectors_of_length_one(job, labels):
+    run = job(labels=labels, numbers=None if len(labels) == 2 else np.arange(3), method="contrastive")
+    model = vector_classifier(run)
+    vectors = vectors_of(model, run.train).numpy()
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    theirs = LogisticRegression(max_iter=1000).fit(vectors, run.train.rows.labels).predict_proba(vectors)
+    ours = run.kind.predict(model, run.train.encoded, run.machine)
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_contrast_moves_texts_of_one_label_together_and_leaves_word_embeddings(job):
+    run = job(method="contrastive", learning_rate=1e-3)
+    before, after = (
+        vector_classifier(replace(run, config=replace(run.config, method=m))) for m in ("frozen", "contrastive")
+    )
+    same = run.dev.rows.labels[:, None] == run.dev.rows.labels
+
+    def margin(model):
+        cosines = (vectors := vectors_of(model, run.dev)) @ vectors.T
+        return float(cosines[same].mean() - cosines[~same].mean())
+
+    assert margin(after) > margin(before) + 0.05
+    words = [model.bert.embeddings.word_embeddings.weight for model in (before, after)]
+    assert torch.equal(*words)
+
+
+def test_batches_of_contrast_have_partners_and_depend_on_seed_and_step(job):
+    run = job(labels=("a", "b", "c"), numbers=np.array([0, 1, 2, 2]))
+    kind = TextsAsVectors(run.kind.config, run.kind.labels)
+    kind.num_steps = 3
+    first, again, other = (
+        [batch["labels"].tolist() for batch in kind.training_batches(run.train.encoded, batch_size=8, seed=seed)]
+        for seed in (0, 0, 1)
+    )
+    assert first == again != other
+    assert len(first) == 3
+    assert all(labels.count(label) >= 2 for labels in first for label in labels)
+
+
+@pytest.mark.parametrize("method", ["frozen", "contrastive"])
+@pytest.mark.parametrize("numbers", [[1], [*range(3), *[0] * 61]])
+def test_labels_that_train_lacks_or_has_once_are_no_error(job, method, numbers):
+    labels = ("a", "b", "c", "d")
+    run = job(labels=labels, numbers=np.array(numbers), method=method)
+    result = fine_tune(run)
+    predicted = run.kind.predict(result.model, run.dev.encoded, run.machine)
+    absent = sorted(set(range(4)) - set(numbers))
+    assert (predicted[:, absent] == 0).all()
+    np.testing.assert_allclose(predicted.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_saved_classifier_predicts_the_same_and_its_folder_embeds_texts(job, encoder, tmp_path, pooling):
+    start = tmp_path / "start"
+    save_model(load_encoder(encoder), start)
+    copy_tokenizer(encoder, start)
+    write_sentence_transformer(start, VectorSettings(pooling=pooling, similarity="cosine", prompts={}), max_length=24)
+    run = job(folder=start, method="contrastive")
+    model, folder = vector_classifier(run), tmp_path / "saved"
+    assert model.pooling == pooling
+    run.kind.save_model(model, folder)
+    copy_tokenizer(start, folder)
+    write_task_file(folder, run.kind, {})
+    loaded = bertline.load(folder)
+    expected = run.kind.predict(model, run.dev.encoded, run.machine)
+    texts = run.dev.rows.texts
+    found = [list(one.probabilities.values()) for one in loaded.predict(texts)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(loaded.embed(texts), vectors_of(model, run.dev), atol=1e-5)
+
+
+def test_epochs_are_added_up_to_the_fewest_steps_and_cut_at_the_most(job):
+    run = job(num_epochs=2, batch_size=16, fewest_steps=10)
+    assert [check.epoch for check in fine_tune(run).checks] == [1, 2, 3]  # of four steps each
+    assert [check.epoch for check in fine_tune(replace(run, most_steps=9)).checks] == [1, 2]
+    assert [check.epoch for check in fine_tune(replace(run, most_steps=1)).checks] == [1]

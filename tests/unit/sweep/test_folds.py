@@ -1,0 +1,107 @@
+"""Few rows: choices are made on folds of train and dev together, and the models that are scored learn from all."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bertline.finetuning import finetune
+from bertline.kinds.classification import Classification
+from bertline.sweep import bench as benches
+from bertline.sweep.baselines.base import BaselineInputs, dev_score
+from bertline.sweep.bench import Bench, planned
+from bertline.sweep.folds import folds_of, has_folds, rows_of
+from bertline.tasks.stored_rows import write_rows
+
+
+@pytest.fixture
+def job(inputs, input_folder, tmp_path):
+    def make(fold_rows=300, **task):
+        sweep = inputs.sweep(
+            space={}, num_seeds=2, random_weights_baseline="never", methods=("frozen", "contrastive", "full"),
+            fold_rows=fold_rows, fine_tuning=inputs.fine_tuning(learning_rate=1e-2),
+        )  # fmt: skip
+        fields = {"label_efficiency_rows": (), "num_train_rows": None, **task}
+        return inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep, task=inputs.task(**fields))
+
+    return make
+
+
+def test_each_row_is_predicted_once_by_models_that_saw_neither_it_nor_its_source(inputs):
+    rows = inputs.learnable_rows(83)
+    rows = replace(rows, clusters=[f"author {number // 4}" for number in range(83)])
+    folds = folds_of(rows, seed=1)
+    assert sorted(np.concatenate([predicted for _, predicted in folds])) == list(range(83))
+    for learned, predicted in folds:
+        assert len(learned) + len(predicted) == 83
+        assert {rows.clusters[row] for row in learned}.isdisjoint({rows.clusters[row] for row in predicted})
+
+
+def test_labels_have_about_the_same_share_in_every_fold(inputs):
+    rows = replace(inputs.learnable_rows(60), labels=np.repeat(np.arange(3), (40, 15, 5)))
+    assert [np.bincount(rows.labels[predicted]).tolist() for _, predicted in folds_of(rows, seed=0)] == [[8, 3, 1]] * 5
+
+
+@pytest.mark.parametrize("num_rows", [2, 7])
+def test_rows_of_one_label_each_still_have_folds(inputs, num_rows):
+    rows = replace(inputs.learnable_rows(num_rows), labels=np.arange(num_rows))
+    assert len(folds_of(rows, seed=0)) == min(num_rows, 5)
+
+
+def test_folds_are_for_few_rows_whose_dev_was_not_given(inputs, job):
+    assert has_folds(job())
+    assert not has_folds(job(fold_rows=192))  # as many as there are
+    assert not has_folds(job(source=inputs.table_source(dev_file="dev.csv")))
+    assert not has_folds(job(label_efficiency_rows=(32,)))
+    kind = Classification(inputs.task(), inputs.LABELS)
+    assert len(rows_of(job(), kind, "train")) == len(rows_of(job(), kind, "dev")) == 192
+    assert len(rows_of(job(fold_rows=0), kind, "train")) == 128
+
+
+def test_out_of_fold_scores_are_those_of_models_without_the_fold(job, monkeypatch):
+    seen = []
+
+    def fine_tune(run, **named):
+        seen.append(run)
+        return finetune.fine_tune(run, **named)
+
+    monkeypatch.setattr(benches, "fine_tune", fine_tune)
+    bench = Bench(planned(job()))
+    outcome = bench.out_of_fold("encoder", {"method": "frozen"}, seed=0, title="few")
+    rows = bench.arm("encoder").split("dev").rows
+    assert [len(run.train.rows) for run in seen] == [len(learned) for learned, _ in folds_of(rows, 0)]
+    assert all(run.dev is None and run.most_steps == 40 for run in seen)
+    assert len(outcome.statistics) == len(rows)
+    assert outcome.scores["accuracy"] == np.mean(outcome.statistics[:, 0] == outcome.statistics[:, 1])
+
+
+def test_a_sweep_on_folds_chooses_a_method_and_learns_from_all_rows(inputs, job):
+    result = inputs.swept(job())[1]
+    (sentence,) = [one for one in result["note"].split(". ") if "out of fold" in one]
+    assert all(name in sentence for name in ("frozen", "adapted by contrast", "fine-tuned", "taken is"))
+    seeds = result["arms"]["encoder"]["seeds"]
+    assert len({seed["scores"]["dev"]["accuracy"] for seed in seeds}) == 1  # of the folds
+
+
+def test_baselines_on_folds_do_not_predict_rows_that_they_learned(inputs):
+    rows = replace(inputs.learnable_rows(60), labels=np.random.default_rng(60).integers(0, 2, 60))
+    kind = Classification(inputs.task(), inputs.LABELS)
+    given = BaselineInputs(kind=kind, train=rows, dev=rows, tests={"test": rows}, folds=folds_of(rows, seed=0))
+    for baseline in kind.baselines(given)[1:]:
+        dev, learned = (dev_score(kind, rows, baseline.predictions[split]) for split in ("dev", "test"))
+        assert dev < 0.6 <= learned
+
+
+def test_test_rows_change_no_choice(inputs, job, input_folder, tmp_path):
+    first = inputs.swept(job())[1]
+    other = tmp_path / "other"
+    shutil.copytree(input_folder, other)
+    write_rows(other / "task", "test", inputs.learnable_rows(96, seed=9))
+    second = inputs.swept(replace(job(), task_folder=other / "task", run_folder=tmp_path / "second"))[1]
+    kept = ("note", "num_trials", "start")
+    assert {key: first[key] for key in kept} == {key: second[key] for key in kept}
+    dev = [[seed["scores"]["dev"] for seed in one["arms"]["encoder"]["seeds"]] for one in (first, second)]
+    assert dev[0] == dev[1]
