@@ -11,7 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import tiny
 from bertline.examples.store import ExampleStore
+from bertline.export.onnx import FP32, write_onnx
+from bertline.export.usage import VectorSettings, write_sentence_transformer
+from bertline.export.views import load_view
+from bertline.tokenization.storage import add_tokenizer_json
 from pretraining_inputs import write_inputs
 from smoke import succeeded
 
@@ -257,3 +262,25 @@ def test_embedding_rows_makes_the_same_weights_on_both_sides():
     figures = figures_of(call({**os.environ, "OMP_NUM_THREADS": "1"}, "embedding_rows.py", "--rounds", "1"))
     assert figures["largest_difference"] < 1e-6
     assert {"all_rows", "occurring_rows"} == figures["ms_per_step"].keys() == figures["cpu_ms_per_step"].keys()
+
+
+def test_serving_compares_the_exported_files_with_peers_in_another_python(tmp_path: Path) -> None:
+    words = ("alpha", "beta", "gamma", "delta", "epsilon")
+    model = tiny.write_encoder(tmp_path / "model", words=words, max_position_embeddings=256)
+    add_tokenizer_json(model)
+    vectors = VectorSettings(pooling="cls", similarity="cosine", prompts={})
+    write_sentence_transformer(model, vectors, max_length=256)
+    write_onnx(load_view(model, "BertModel"), model / FP32)
+    peers = tmp_path / "python"  # as if sentence-transformers were what our own file is
+    peers.write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exec echo {{}}\nexec {sys.executable} "$1" onnx "$3" "$4" "$5" "$6"\n'
+    )
+    peers.chmod(0o755)
+    options = ["--texts", "8", "--rounds", "1", "--keep", str(tmp_path)]
+    done = call(dict(os.environ), "serving.py", "--peers", str(peers), "--model", str(model), *options)
+    assert done.returncode in (0, 1), done.stderr  # by what is faster
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert set(figures["ratio"]) == {"short_single", "short_many", "long_single", "long_many", "mean"}
+    assert min(figures["cosine"].values()) > 0.9
+    assert figures["num_texts"] == {"short": 8, "long": 2}
+    assert json.loads((tmp_path / "serving.json").read_text())["ms_per_text"] == figures["ms_per_text"]
