@@ -9,7 +9,8 @@ Sides, each a process of its own with the same threads and environment: `embed` 
 `model.onnx`, `model_int8.onnx` and `model_int8_vnni.onnx`, as in docs/howto/use.md; `SentenceTransformer` with the
 backend `onnx`, the same quantized (for VNNI where the processor has it) and the backend `openvino`, their files made by
 its own exporters. Short texts have about 12 tokens, long ones about 190. The sides take turns, in another order in each
-round; the fastest round counts, which other work on the machine has disturbed least.
+round; the fastest round counts, which other work on the machine has disturbed least. With one thread the clock is that
+of the processor, which does not run while others have it (`clock` in the record).
 
 The last line is JSON. `ms_per_text` has the times; `ratio` says how many times as fast the exported file in fp32 is as
 the backend `onnx`, `ratio_int8` the int8 file for this processor as their int8 file: for single texts, and for many
@@ -110,6 +111,7 @@ def compared(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "num_texts": {length: len(batch) for length, batch in texts.items()},
         "rounds": arguments.rounds,
         "threads": arguments.threads,
+        "clock": "processor" if arguments.threads == 1 else "wall",
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "device": processor_name(),
         "versions": {"ours": versions_of("onnxruntime", "torch", "tokenizers"), "peers": versions_of_peers(arguments)},
