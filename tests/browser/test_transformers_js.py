@@ -1,7 +1,7 @@
 """Exported classifiers and taggers in transformers.js, with the page of docs/howto/browser.md, as `predict` has them.
 
 transformers.js is installed beforehand, below this repository or the folder that BERTLINE_NODE_MODULES names:
-npm install --no-save --ignore-scripts @huggingface/transformers
+npm install --prefix . --no-save --ignore-scripts @huggingface/transformers
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TASKS = ("windows", "multi_label", "softmax", "cased", "tagging")
 TEXTS = (
     "word1 word2, Word3 wOrd4-word5! WORD6",
     "😀 word7 \U0001d7d8 Ünknown (word8) 👩‍🚀 word9.",
-    "cafe\u0301 word10\u00a0word11’s word12?",
+    "cafe\u0301 word10\u00a0word11’s\nword12?",
 )
 
 
