@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import tempfile
 from collections.abc import Callable, Collection
@@ -235,6 +236,9 @@ def train(
         fit(trainer, module, batches)
     except parts.StoppedError as stopped:
         raise TrainingInterrupted(str(stopped)) from None
+    finally:
+        del trainer, module, callbacks
+        gc.collect()  # they refer to each other, and hold several times the memory of the model
     outcome = evaluation.newest if stopping is None else stopping.best
     assert outcome is not None  # every epoch ends with an evaluation
     return evaluation.checks, outcome

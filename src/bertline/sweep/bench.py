@@ -326,8 +326,11 @@ def test_splits(job: SweepJob) -> list[SplitName]:
 
 
 def split_sizes(job: SweepJob) -> dict[str, int]:
-    """Return the number of rows of each split; for train, of the rows that the sweep trains on."""
+    """Return the number of rows of each split; for train, of the rows that the sweep trains on. With folds, train and
+    dev are the same rows."""
     counts: dict[str, int] = read_task_manifest(job.task_folder)["counts"]
+    if has_folds(job):
+        return {**counts, **dict.fromkeys(("train", "dev"), counts["train"] + counts["dev"])}
     return {**counts, "train": min(job.task.num_train_rows or counts["train"], counts["train"])}
 
 

@@ -29,7 +29,7 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
-from bertline.sweep.folds import rows_of
+from bertline.sweep.folds import has_folds, rows_of
 from bertline.sweep.repetitions import (
     MODEL,
     PREDICTIONS,
@@ -288,6 +288,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "num_trials": sum(trial.state != TrialState.FAIL for trial in outcomes.trials["encoder"]),
         "num_seeds": len(outcomes.winners["encoder"]),
         "rows": rows,
+        "folds": has_folds(job),
         "test_splits": test_splits(job),
         "start": plan.starts["encoder"].start,
         "arms": {arm: _arm(plan, arm, outcomes, comparisons) for arm in outcomes.winners},

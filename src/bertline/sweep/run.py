@@ -18,6 +18,7 @@ from bertline.foundation.work import Work
 from bertline.modeling.text_vectors import MODULES_NAME
 from bertline.sweep import bench, repetitions
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
+from bertline.sweep.folds import has_folds
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
@@ -132,6 +133,12 @@ def notes_before(plan: bench.PlannedSweep) -> list[str]:
         sentences.append(
             "Trials were proposed or stopped in view of those that had ended before, so another number of workers may "
             "find another configuration."
+        )
+    if has_folds(plan.job):
+        num_rows = bench.split_sizes(plan.job)["train"]
+        sentences.append(
+            f"Choices are made on folds of the {num_rows:,} rows of train and dev, and all of them are learned from; "
+            "scores on dev are those of predictions out of fold."
         )
     if lacking := sweep.lacking_points(task):
         sentences.append(lacking)

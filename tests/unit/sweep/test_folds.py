@@ -80,8 +80,10 @@ def test_out_of_fold_scores_are_those_of_models_without_the_fold(job, monkeypatc
 
 def test_a_sweep_on_folds_chooses_a_method_and_learns_from_all_rows(inputs, job):
     result = inputs.swept(job())[1]
-    (sentence,) = [one for one in result["note"].split(". ") if "out of fold" in one]
-    assert all(name in sentence for name in ("frozen", "adapted by contrast", "fine-tuned", "taken is"))
+    (sentence,) = [one for one in result["note"].split(". ") if "taken is" in one]
+    assert all(name in sentence for name in ("out of fold", "frozen", "adapted by contrast", "fine-tuned"))
+    assert "folds of the 192 rows" in result["note"]
+    assert result["rows"] == {"train": 192, "dev": 192, "test": 96}
     seeds = result["arms"]["encoder"]["seeds"]
     assert len({seed["scores"]["dev"]["accuracy"] for seed in seeds}) == 1  # of the folds
 

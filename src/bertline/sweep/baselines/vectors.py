@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -39,7 +40,7 @@ from bertline.training.devices import Machine, evaluating
 
 Vectors = NDArray[np.float32]
 TextVectors = Callable[[Sequence[str]], Vectors]
-_MOST_COMPONENTS = 256
+_MOST_COMPONENTS, _MOST_FITTED = 256, 10_000
 _MOST_KEPT = 100_000  # maximum number of texts to cache; the vectors of a large collection would fill the memory
 _SMOOTHING = 1e-3
 """Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3: a = 1e-3."""
@@ -83,10 +84,10 @@ class FrozenEncoder:
         """Return, for each weighting, a function from N texts to [N, D], the mean of their tokens' static vectors.
 
         A token's static vector is the encoder's mean output for `[CLS] token [SEP]`, projected on the principal
-        components over all tokens (as model2vec distils encoders for use on CPUs). `frequency` weights a token by
-        a / (a + its share in train), `none` weights all tokens equally.
+        components over all tokens, of a large vocabulary over every n-th (as model2vec distils encoders for CPUs).
+        `frequency` weights a token by a / (a + its share in train), `none` weights all tokens equally.
         """
-        counts = np.ones(len(self._static))  # add-one smoothing: no token has probability 0
+        counts = np.ones(self._model.vocab_size)  # add-one smoothing: no token has probability 0
         for ids in self.tokenizer.encode_literally(list(train)):
             np.add.at(counts, ids, 1)
         weights = {"frequency": _SMOOTHING / (_SMOOTHING + counts / counts.sum()), "none": np.ones(len(counts))}
@@ -110,31 +111,51 @@ class FrozenEncoder:
 
     def static_of_words(self, rows: TaggedRows) -> Vectors:
         """Return vectors [T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
-        size = self._static.shape[1]
         token_ids = token_ids_of_words(rows.words, self.tokenizer)
-        of_words = {word: self._static[ids].mean(axis=0) for word, ids in token_ids.items()}
-        return np.array([of_words[word] for words in rows.words for word in words], dtype=np.float32).reshape(-1, size)
+        of_tokens = self._static(token_ids.values())
+        of_words = {word: of_tokens[ids].mean(axis=0) for word, ids in token_ids.items()}
+        found = [of_words[word] for words in rows.words for word in words]
+        return np.array(found, dtype=np.float32).reshape(-1, of_tokens.shape[1])
 
     def _static_mean(self, texts: Sequence[str], weights: NDArray[np.float64]) -> Vectors:
-        found = np.zeros((len(texts), self._static.shape[1]), dtype=np.float32)
-        for row, ids in enumerate(self.tokenizer.encode_literally(list(texts))):
+        of_texts = self.tokenizer.encode_literally(list(texts))
+        of_tokens = self._static(of_texts)
+        found = np.zeros((len(texts), of_tokens.shape[1]), dtype=np.float32)
+        for row, ids in enumerate(of_texts):
             if ids:
-                found[row] = np.average(self._static[ids], axis=0, weights=weights[ids])
+                found[row] = np.average(of_tokens[ids], axis=0, weights=weights[ids])
         return found
 
     @cached_property
     def _model(self) -> Any:
         return load_encoder(self._folder).to(self._machine.device)
 
+    def _static(self, wanted: Iterable[Sequence[int]]) -> Vectors:
+        """Return the table of static vectors [V, D], in which those of some tokens are computed."""
+        components, table, known = self._static_table
+        if len(new := np.array(sorted({token for ids in wanted for token in ids if not known[token]}), dtype=np.int64)):
+            with one_thread():
+                table[new] = components.transform(self._alone(new))
+            known[new] = True
+        return table
+
     @cached_property
-    def _static(self) -> Vectors:
-        """Static vectors of the vocabulary, [V, D]."""
+    def _static_table(self) -> tuple[PCA, Vectors, NDArray[np.bool_]]:
+        """Principal components, static vectors of the vocabulary [V, D], and which of them are computed [V]."""
         size = self._model.vocab_size
-        tokens = [self.tokenizer.single.sequence([token]) for token in range(size)]
-        vectors = self._run(assemble(tokens, [len(tokens[0])] * size, pad_id=self.tokenizer.pad_id))[:, 0]
+        fitted = np.arange(size)[:: math.ceil(size / _MOST_FITTED)]
+        vectors = self._alone(fitted)
+        components = PCA(min(_MOST_COMPONENTS, *vectors.shape), svd_solver="full")
         with one_thread():
-            components = PCA(min(_MOST_COMPONENTS, *vectors.shape), svd_solver="full").fit_transform(vectors)
-        return components.astype(np.float32)
+            projected = components.fit_transform(vectors).astype(np.float32)
+        table, known = np.zeros((size, projected.shape[1]), dtype=np.float32), np.zeros(size, dtype=bool)
+        table[fitted], known[fitted] = projected, True
+        return components, table, known
+
+    def _alone(self, ids: NDArray[np.int64]) -> Vectors:
+        """Return the encoder's mean output [N, H] for each token by itself."""
+        tokens = [self.tokenizer.single.sequence([token]) for token in ids.tolist()]
+        return self._run(assemble(tokens, [len(tokens[0])] * len(ids), pad_id=self.tokenizer.pad_id))[:, 0]
 
     def _pooled(self, texts: Sequence[str]) -> Vectors:
         """Return [N, 2, H]: the mean over a text's tokens, and the vector of [CLS]."""
