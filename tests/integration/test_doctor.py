@@ -80,7 +80,7 @@ def test_alone_the_machine_is_examined_and_nothing_is_left(places, tmp_path):
     report = json.loads(done.stdout)
     assert (done.returncode, report["ok"]) == (0, True), done.stdout + done.stderr
     assert [one["check"] for one in report["findings"]] == [
-        "PyTorch", "device", "compiler", "cores", "memory", "disk", "folder", "MLflow", "studies", "Slurm",
+        "PyTorch", "device", "compiler", "cores", "memory", "disk", "folder", "DVC", "MLflow", "studies", "Slurm",
     ]  # fmt: skip
     assert list(tmp_path.rglob("*")) == []
 

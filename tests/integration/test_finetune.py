@@ -111,12 +111,13 @@ def test_one_command_needs_no_yaml_and_resumes(finetuned: Path, run: Run, tmp_pa
     before = {path: path.stat().st_mtime for path in (finetuned / "artifacts").rglob("*")}
     start = f"start_from={finetuned.parent / 'own'}"
     command = [PYTHON, "-m", "bertline", "finetune", f"data={tmp_path / 'rows.csv'}", start, "max_length=24", *QUICK]
+    command.append("sweep.methods=[contrastive]")
     first, again = run(finetuned, *command), run(finetuned, *command)
     assert first.returncode == 0, first.stdout + first.stderr
     said = json.loads(first.stdout.splitlines()[-1])
     assert (said["metric"], said["seeds"]) == ("accuracy", 2)
     assert 0 <= said["test"] <= 1 and said["test_std"] >= 0 and said["baselines"]
-    assert (Path(said["export"]) / "model.safetensors").exists()
+    assert (Path(said["export"]) / "classifier/model.safetensors").exists()
     assert Path(said["report"]).exists()
     assert "is finished already" in again.stdout
     assert json.loads(again.stdout.splitlines()[-1]) | {"minutes": 0} == said | {"minutes": 0}

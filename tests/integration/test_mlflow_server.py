@@ -154,7 +154,7 @@ def assert_no_other_connection(training: Training, server: servers.MLflowServer)
 
 def test_a_server_that_starts_late_restarts_and_hangs_has_every_value_once(tracked, pipeline, tmp_path) -> None:
     mlflow = tracked.mlflow
-    training = Training(pipeline, mlflow.uri, tmp_path, num_steps=1200)
+    training = Training(pipeline, mlflow.uri, tmp_path, num_steps=4000)
     for _ in ("late", "restarted"):
         mlflow.stop()
         training.wait_for_rows(5)
@@ -174,7 +174,7 @@ def test_what_is_unsent_at_the_end_is_sent_by_one_command(tracked, pipeline, tmp
     mlflow = tracked.mlflow
     if not mlflow.is_up():
         mlflow.start()
-    training = Training(pipeline, mlflow.uri, tmp_path, num_steps=400)
+    training = Training(pipeline, mlflow.uri, tmp_path, num_steps=2000)
     training.wait_for_rows(3)
     mlflow.stop()
     training.end()

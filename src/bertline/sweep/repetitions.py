@@ -117,11 +117,11 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
 
 
 def methods_tried(plan: PlannedSweep, points: Mapping[Arm, list[Params]]) -> list[Repetition]:
-    """Plan one run of each method for each encoder, of its best point for `full`; empty where there is one method."""
+    """Plan one run of each method for each encoder, of its best point for `full`; empty for `full` alone."""
     task, sweep = plan.job.task, plan.job.sweep
     is_single_label = isinstance(task, ClassificationTaskConfig) and not task.multi_label
     rows = split_sizes(plan.job)["train"]
-    if not is_single_label or len(sweep.methods) == 1 or task.teacher or rows > _MOST_ROWS:
+    if not is_single_label or sweep.methods == ("full",) or task.teacher or rows > _MOST_ROWS:
         return []
     kind: Any = "folds" if has_folds(plan.job) else "seed"
     return [
