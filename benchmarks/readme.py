@@ -643,7 +643,25 @@ def terabyte() -> str:
     return "\n".join(rows)
 
 
+def large_rows() -> str:
+    """Return the memory of fine-tunings on large files, by epoch."""
+    found = _read(RESULTS / "large_rows.json")
+    lines = [
+        f"Two seeds side by side, rows of 75 bytes, a BERT of 2 layers of 64 ({found['device']}):",
+        "",
+        "| rows | file | both processes, by epoch | the larger one at its largest | time |",
+        "|---|---|---|---|---|",
+    ]
+    for rows, one in found["rows"].items():
+        epochs = ", ".join(f"{size / 1e9:.2f} GB" for size in one["epochs"])
+        largest = f"{one['largest_process'] / 1e9:.1f} GB, while opponents are fitted"
+        size = f"{one['csv_bytes'] / 1e6:.0f} MB"
+        lines.append(f"| {int(rows):,} | {size} | {epochs} | {largest} | {one['wall_s'] / 60:.0f} min |")
+    return "\n".join(lines)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
+    "large_rows": large_rows,
     "distil": distil,
     "heads": heads,
     "serving": serving,

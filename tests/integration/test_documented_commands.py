@@ -32,7 +32,7 @@ NOT_RUN = (
 RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ", "bertline share")
 LEFT_OUT = (*NOT_RUN, *RUN_ELSEWHERE)
 # Of other blocks: test_plan.py compares the output, tests/slurm/test_documented.py has a cluster, test_dvc_remote.py a
-# second clone, tests/browser/test_transformers_js.py opens the page.
+# second clone, tests/browser/test_transformers_js.py opens the page; encoders of the hub are not to be had here.
 ELSEWHERE = {"console", "text", "sh", "html"}
 # The line of a block before the content of a file.
 FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
@@ -241,7 +241,6 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         "teacher=TEACHER student_layers=3": "teacher=$(ls -d runs/export/*/result/reviews) student_layers=1",
         "finetune data=reviews.csv": f"finetune data=reviews.csv {ONE_RUN} {ONE_METHOD}",
         "FOLDER_OR_NAME": f"{tmp_path}/checkpoint",
-        "FOLDER,google/electra-small-discriminator": f"{tmp_path}/checkpoint",
         "/path/to/GLUE": f"{tmp_path}/GLUE {ONE_RUN}",
         "model=base": "model=tiny",
         "FINGERPRINT": finished.name,
