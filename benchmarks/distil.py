@@ -55,7 +55,8 @@ def neighbour_pairs(train: Path, most: int) -> list[tuple[str, str]]:
 
 def finetuned(folder: Path, *arguments: str) -> dict[str, Any]:
     """Run `bertline finetune` in a folder, and return its last line."""
-    command = [sys.executable, "-m", "bertline", "finetune", "task=stsb", "name=stsb", *arguments]
+    command = [sys.executable, "-m", "bertline", "finetune", "task=stsb", "name=stsb", "sweep.exported=own"]
+    command += arguments
     run = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -80,7 +81,7 @@ def main() -> None:
     taught = (f"teacher={teacher['export']}", "unlabelled=pairs.tsv", f"seeds={arguments.seeds}")
     student = finetuned(folder, data, *taught, *RECIPE, *STUDENT)
     figures = {
-        **{key: value for key, value in student.items() if key not in ("export", "report")},
+        **{key: value for key, value in student.items() if key not in ("encoder", "export", "report", "winner")},
         "teacher_dev": teacher["dev"],
         "share_of_teacher_dev": student["dev"] / teacher["dev"],
         "num_pairs": len(pairs),

@@ -58,7 +58,8 @@ def fit(
         overrides: Other arguments of the command: `seeds=5`, `metric="auroc"`, `**{"sweep.fine_tuning.num_epochs": 2}`.
 
     Returns:
-        The best model, as `load` returns it; its `result` has the scores and the paths of export and report.
+        What does best on dev, as `load` returns it: the encoder, or a linear model that only predicts. Its `result` has
+        the scores and the paths of export, encoder and report.
 
     Raises:
         ConfigError: An argument is unknown, or does not fit the rows.

@@ -299,7 +299,8 @@ def push(arguments: list[str]) -> None:
     parser.add_argument("--public", action="store_true")
     parsed = parser.parse_args(arguments)
     folder = parsed.folder
-    if not (folder / "config.json").is_file() or not (folder / "model.safetensors").is_file():
+    is_model = any((folder / name).is_file() for name in ("config.json", "linear.json"))
+    if not is_model or not (folder / "model.safetensors").is_file():
         raise ArtifactError(
             f"{folder} is no exported model: config.json or model.safetensors is missing. Name a folder of "
             "artifacts/export, or the one that `bertline finetune` printed."

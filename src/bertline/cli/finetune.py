@@ -57,9 +57,11 @@ def finetune(composed: dict[str, Any]) -> None:
         bertline finetune data=reviews.csv teacher=FOLDER student_layers=3     a student of every n-th layer of it
 
     Nothing is pretrained. All is written under runs/; in a project, artifacts/ is not changed. After a kill, the same
-    command resumes. The last line is JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`,
-    `baselines`, `export`, `report`, `minutes`; of several encoders also `encoders`, the test score of each; with a
-    teacher also `teacher`, `student`, `student_alone` (on test), `rows_per_s_ratio`.
+    command resumes. What does best on dev is exported: an encoder, or a simple method that a folder can hold. The last
+    line is JSON: `metric`, `winner` (`encoder`, or the name of a baseline), its `test` (the mean over seeds),
+    `test_std` and `dev`, `seeds`, `baselines`, `export`, `encoder` (its folder), `report`, `minutes`; of several
+    encoders also `encoders`, the test score of each; with a teacher also `teacher`, `student`, `student_alone` (on
+    test), `rows_per_s_ratio`.
     """
     print(json.dumps(fine_tuned(composed)), flush=True)
 
@@ -85,16 +87,21 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
         composed["pretrain"]["start_from"], *others = starts.values()
         if isinstance(composed["start_from"], list):  # arms of the sweep, of which dev chooses one
             task["start_from"] = composed["pretrain"]["start_from"]
-            composed["sweep"] |= {"encoders": [*others, *composed["sweep"]["encoders"]], "exported": "best"}
+            composed["sweep"]["encoders"] = [*others, *composed["sweep"]["encoders"]]
+            if composed["sweep"]["exported"] == "own":
+                composed["sweep"]["exported"] = "best"
         composed |= {"tasks": {name: task}, "task_name": name}
         say(f"{name}: reads {task_arguments.what_is_read(task, files)}")
         places = run_stages(composed)
     except BertlineError as error:
         raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
     swept = read_json(places["sweep"] / "result.json")
-    arm = swept["arms"]["encoder"]
-    result: dict[str, Any] = {"task": swept["task"], "metric": swept["metric"], "test": arm["test_mean"]}
-    result |= {"test_std": arm["test_std"], "dev": arm["dev_mean"], "seeds": len(arm["seeds"])}
+    arm, winner = swept["arms"]["encoder"], swept["winner"]["name"]
+    result: dict[str, Any] = {"task": swept["task"], "metric": swept["metric"], "winner": winner}
+    result |= {"test": arm["test_mean"], "test_std": arm["test_std"], "dev": arm["dev_mean"]}
+    if winner != "encoder":
+        result |= {key: swept["baselines"][winner].get(key) for key in ("test", "test_std", "dev")}
+    result["seeds"] = len(arm["seeds"])
     result["baselines"] = {baseline: one["test"] for baseline, one in swept["baselines"].items()}
     if isinstance(composed["start_from"], list):
         scores = {arm["start"]: arm["test_mean"] for arm in swept["arms"].values()}
@@ -105,7 +112,9 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
         rows = distilled.pop("rows")
         result |= {row["name"]: row["score"] for row in rows} | distilled
     model, report = places["export"] / name, places["evaluate"] / "report.html"
-    result |= {"export": str(model.resolve()), "report": str(report.resolve())}
+    encoder = model if winner == "encoder" else places["export"] / f"{name}-encoder"
+    folders = {"export": model, "encoder": encoder, "report": report}
+    result |= {key: str(path.resolve()) for key, path in folders.items()}
     result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
     say(f"{name}: the model is in {result['export']}, the report is {result['report']}")
     return result

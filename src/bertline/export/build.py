@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bertline.encoders.loading import load_model, save_model
-from bertline.export.card import CardFacts, encoder_card, read_card_facts, task_card
+from bertline.export.card import CardFacts, encoder_card, linear_card, read_card_facts, task_card
 from bertline.export.config import ExportConfig
 from bertline.export.onnx import checked_sequences, export_onnx
 from bertline.export.views import Architecture, architecture_in, verify_model
@@ -38,7 +39,8 @@ def build_export(
 ) -> dict[str, float | int]:
     """Write `out/encoder` and `out/TASK`: Hugging Face folders with tokenizer, ONNX files and model card, verified.
 
-    There is no `out/encoder` if a checkpoint was fine-tuned without further pretraining: it is published already.
+    There is no `out/encoder` if a checkpoint was fine-tuned without further pretraining: it is published already. Where
+    a baseline has won, it is `out/TASK`, and the encoder is in `out/TASK-encoder`.
 
     Args:
         pretrain_folder: Folder of the encoder with its pretraining heads.
@@ -62,7 +64,12 @@ def build_export(
         if facts.taken_from is None:
             exported[ENCODER] = _export_encoder(facts, pretrain_folder, sweep_folders, folder / ENCODER)
         for task, sweep_folder in sweep_folders.items():
-            exported[task] = _export_task(facts, task, sweep_folder, folder / task)
+            name = task if facts.baseline(task) is None else f"{task}-{ENCODER}"
+            exported[name] = _export_task(facts, task, sweep_folder, folder / name)
+            if name != task:
+                shutil.copytree(sweep_folder / "winner", folder / task)
+                write_atomically(folder / task / "README.md", linear_card(facts, task))
+                exported[task] = _entry(folder / task)
         content = {
             "models": exported,
             "logits_tolerance": config.logits_tolerance,
@@ -122,18 +129,19 @@ def _checked(
         sequences = checked_sequences(folder, graph, rows, max_length=max_length, task=settings)
         onnx = export_onnx(config, folder, graph, sequences, max_length=max_length)
     write_atomically(folder / "README.md", card(onnx, size_of_path(folder / WEIGHTS_NAME)))
+    return {"max_logits_difference": difference, "onnx": onnx, **_entry(folder)}
+
+
+def _entry(folder: Path) -> dict[str, Any]:
+    """Return size and digests of an exported folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        "max_logits_difference": difference,
-        "onnx": onnx,
-        "bytes": size_of_path(folder),
-        "sha256": {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files},
-    }
+    digests = {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files}
+    return {"bytes": size_of_path(folder), "sha256": digests}
 
 
 def _headline(model: Mapping[str, Any]) -> dict[str, float | int]:
-    figures = {name: model[name] for name in ("max_logits_difference", "bytes")}
-    files: Mapping[str, Any] = (model["onnx"] or {}).get("files", {})
+    figures = {name: model[name] for name in ("max_logits_difference", "bytes") if name in model}
+    files: Mapping[str, Any] = (model.get("onnx") or {}).get("files", {})
     if "onnx" in files:
         figures["onnx_max_difference"] = files["onnx"]["max_difference"]
     for name in ("int8", "int8_vnni"):

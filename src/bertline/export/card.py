@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,11 @@ class CardFacts:
         """`start_from` if it is a hub name, else None: the name of a local folder does not help a reader."""
         name = self.start_from
         return name if name is not None and _is_hub_name(name) else None
+
+    def baseline(self, task: str) -> str | None:
+        """Return the name of the baseline that is exported instead of the task's encoder; None: the encoder is."""
+        name = self.results[task].get("winner", {}).get("name")
+        return name if name in self.results[task]["baselines"] else None
 
     def start_of(self, task: str) -> str | None:
         """Describe what a task's model was fine-tuned from; None if it is the pipeline's own encoder."""
@@ -182,14 +187,13 @@ def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: 
 def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
     """Return the README.md of a task's best model, likewise."""
     name, usage, result = f"{facts.export.model_name}-{task}", facts.usages[task], facts.results[task]
+    if facts.baseline(task) is not None:
+        name = f"{name}-encoder"
     other_start, max_length = facts.start_of(task), facts.tasks[task].kind.config.max_length
     tags = list(dict.fromkeys([facts.families[task], usage.tag, *(["sentence-transformers"] if usage.vectors else [])]))
     hub_start = facts.hub_start
     if other_start is not None:
         hub_start = other_start.strip("`").split("@")[0] if other_start.startswith("`") else None
-    score = {"type": result["metric"], "value": round(result["arms"]["encoder"]["test_mean"], 4), "name": "test mean"}
-    dataset = {"name": task, "type": task, "split": "test"}
-    entry = {"task": {"type": usage.tag}, "dataset": dataset, "metrics": [score]}
     settings = [
         (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
         for key, value in result["arms"]["encoder"]["best_params"].items()
@@ -203,18 +207,65 @@ def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch
         torch_bytes,
         metadata={
             **_metadata(facts, tags, usage.tag if usage.pipeline else None, hub_start),
-            "metrics": [result["metric"]],
-            "model-index": [{"name": name, "results": [entry]}],
+            **_model_index(facts, task, name, result["arms"]["encoder"]["test_mean"]),
         },
         name=name,
         usage=usage,
         other_start=other_start,
         own=other_start is None,
         settings=[*settings, ("longest sequence", f"{max_length} tokens")],
-        all_metrics=_all_metrics(result),
+        all_metrics=_all_metrics(result, result["arms"]["encoder"]["scores"]),
         max_length=max_length,
         configuration=_configuration(facts, sections),
     )
+
+
+def linear_card(facts: CardFacts, task: str) -> str:
+    """Return the README.md of the baseline that is exported as a task's model."""
+    name, result, usage = f"{facts.export.model_name}-{task}", facts.results[task], facts.usages[task]
+    baseline = result["baselines"][facts.baseline(task)]
+    usage = replace(
+        usage,
+        snippets=tuple(snippet for snippet in usage.snippets if snippet.startswith("import bertline")),
+        limits=(
+            "It knows words and characters as its training rows have them, and nothing of what they mean; transformers "
+            "does not read it.",
+            f"The encoder that was fine-tuned on the same rows is in the folder `{task}-encoder` beside this one.",
+        ),
+    )
+    scores = {
+        split: {key: {"mean": value, "std": None} for key, value in one.items()}
+        for split, one in baseline["scores"].items()
+    }
+    return _card(
+        facts,
+        task,
+        None,
+        0,
+        metadata={
+            **_metadata(facts, [usage.tag], None, None),
+            "library_name": "bertline",
+            **_model_index(facts, task, name, baseline["test"]),
+        },
+        name=name,
+        usage=usage,
+        baseline=baseline,
+        other_start=None,
+        own=False,
+        settings=[(key.replace("_", " "), str(value)) for key, value in baseline["settings"].items()],
+        all_metrics=_all_metrics(result, scores),
+        max_length=None,
+        configuration=_configuration(facts, (f"tasks.{task}",)),
+    )
+
+
+def _model_index(facts: CardFacts, task: str, name: str, test: float) -> dict[str, Any]:
+    """Return the part of a card's metadata that has a model's score."""
+    metric = facts.results[task]["metric"]
+    score = {"type": metric, "value": round(test, 4), "name": "test mean"}
+    dataset = {"name": task, "type": task, "split": "test"}
+    entry = {"task": {"type": facts.usages[task].tag}, "dataset": dataset, "metrics": [score]}
+    return {"metrics": [metric], "model-index": [{"name": name, "results": [entry]}]}
 
 
 def _card(facts: CardFacts, task: str | None, onnx: Mapping[str, Any] | None, torch_bytes: int, **content: Any) -> str:
@@ -240,7 +291,7 @@ def _card(facts: CardFacts, task: str | None, onnx: Mapping[str, Any] | None, to
         markdown_table=markdown_table,
         score_rows=_score_rows,
         comparisons=_comparisons,
-        **content,
+        **{"baseline": None, **content},
     )
     # One empty line between paragraphs, whichever of them there are; code stays as it is.
     blocks = card.split("```")
@@ -291,22 +342,25 @@ def _held_out(facts: CardFacts) -> Iterator[tuple[str, str]]:
             yield f"its baseline: {score.baseline}", f"{baselines[score.name]:.3f}"
 
 
-def _score_rows(result: Mapping[str, Any]) -> list[list[str]]:
-    """Return rows of scores: this model's configuration first, then the other arms and the baselines."""
+def _score_rows(result: Mapping[str, Any], this: Mapping[str, Any]) -> list[list[str]]:
+    """Return rows of scores of the arms, the encoder first, and of the baselines; `this` is the model of the card."""
     rows = []
-    for name, arm in result["arms"].items():
+    for arm in result["arms"].values():
         scores = (with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test"))
-        title = "**this model's configuration**" if name == "encoder" else shown(arm["title"])
+        title = shown(arm["title"]) if arm is not this else "**this model's configuration**"
         rows.append([title, *scores, interval(arm["test_interval"])])
     for baseline in result["baselines"].values():
         scores = (f"{baseline[split]:.3f}" for split in ("dev", "test"))
-        rows.append([shown(baseline["title"]), *scores, interval(baseline["test_interval"])])
+        title = shown(baseline["title"]) if baseline is not this else f"**this model: {shown(baseline['title'])}**"
+        rows.append([title, *scores, interval(baseline["test_interval"])])
     return rows
 
 
-def _all_metrics(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]] | None:
+def _all_metrics(
+    result: Mapping[str, Any], scores: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[list[str]]] | None:
     """Return a table of all metrics on all test splits; None if there is only the one shown elsewhere."""
-    scores, splits = result["arms"]["encoder"]["scores"], result["test_splits"]
+    splits = result["test_splits"]
     metrics = list(dict.fromkeys(metric for split in splits for metric in scores[split]))
     if len(metrics) == len(splits) == 1:
         return None

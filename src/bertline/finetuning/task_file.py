@@ -52,15 +52,17 @@ def read_teacher(folder: Path) -> FinishedTask:
     """Read the task of a teacher's folder.
 
     Raises:
-        ConfigError: The folder has no task.json, so it is not fine-tuned.
+        ConfigError: The folder has no task.json, so it is not fine-tuned, or no encoder.
     """
     finished = read_task_file(folder)
     if finished is None:
         raise ConfigError(
             f"teacher is {folder}, which has no {TASK_FILE}: it is not fine-tuned, and knows nothing of the task. "
             f"Fine-tune it first, with the same rows: bertline finetune start_from={folder} data=... The last line "
-            "names the folder to give as teacher (`export`)."
+            "names the folder to give as teacher (`encoder`)."
         )
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"teacher is {folder}, which has no encoder. Give the one beside it, {folder.name}-encoder.")
     return finished
 
 

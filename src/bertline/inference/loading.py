@@ -11,11 +11,11 @@ from typing import Any, Literal
 import torch
 
 from bertline.encoders.loading import load_encoder, load_model
-from bertline.finetuning.task_file import FinishedTask, read_task_file
+from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_object
 from bertline.foundation.progress import warn
-from bertline.inference.model import LoadedModel, TaskPredictor
+from bertline.inference.model import LinearTaskPredictor, LoadedLinearModel, LoadedModel, TaskPredictor
 from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.registry import task_kind
@@ -23,6 +23,7 @@ from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.tagging import TaggingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
+from bertline.linear.model import LINEAR_FILE, load_linear
 from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, config_mapping, read_config, read_labels
 from bertline.modeling.text_vectors import CLASSIFIER, read_text_vector_modules
 from bertline.modeling.weight_files import read_weight_names
@@ -53,6 +54,12 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     """Load a model with its tokenizer; see `bertline.load`."""
     folder = resolve_folder(name_or_folder, revision)
     chosen = _device(device)
+    if (folder / LINEAR_FILE).is_file():
+        predictor, title = load_linear(folder)
+        if (finished := read_task_file(folder)) is None:
+            raise ArtifactError(f"{folder / TASK_FILE} is missing. Copy the folder again.")
+        task = LinearTaskPredictor(finished.kind, finished.calibration, predictor)
+        return LoadedLinearModel(task, title=title, folder=folder, name=name_or_folder)
     architecture = architecture_of(folder)
     tokenizer = Tokenizer.load(folder)
     max_length = read_config(folder)[0].max_position_embeddings
@@ -80,10 +87,10 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     model = model.to(chosen).eval()
     if finished is not None:
         max_length = min(max_length, finished.kind.config.max_length)
-    task = None if finished is None else TaskPredictor(finished.kind, finished.calibration, model, tokenizer)
+    fine_tuned = None if finished is None else TaskPredictor(finished.kind, finished.calibration, model, tokenizer)
     if modules is not None:
         modules.dense.to(chosen)
-    return LoadedModel(model, tokenizer, max_length=max_length, task=task, name=name_or_folder, modules=modules)
+    return LoadedModel(model, tokenizer, max_length=max_length, task=fine_tuned, name=name_or_folder, modules=modules)
 
 
 def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -33,8 +34,8 @@ from bertline.tokenization.vocabulary import MASK
 from bertline.training.devices import Machine, Ranks
 
 __all__ = [
-    "Attentions", "Guess", "Hit", "Inside", "LoadedModel", "Prediction", "RowPredictor", "TaskPredictor",
-    "TokenVectors", "WordVectors",
+    "Attentions", "Guess", "Hit", "Inside", "LinearTaskPredictor", "LoadedLinearModel", "LoadedModel", "Prediction",
+    "RowPredictor", "TaskPredictor", "TokenVectors", "WordVectors",
 ]  # fmt: skip
 
 _MOST_LABELS = 6
@@ -121,7 +122,8 @@ _TOKENS_ELSEWHERE = 1 << 14
 class RowPredictor(ABC):
     """Prediction of columns for the rows of a file or of a request."""
 
-    tokenizer: Tokenizer
+    tokenizer: Any
+    """A `Tokenizer`; None for a model without an encoder."""
     num_cut = 0
     """Number of rows so far that were truncated to the model's maximum length."""
     num_documents_cut = 0
@@ -131,7 +133,7 @@ class RowPredictor(ABC):
         """Return a copy for another thread, with shared weights and its own count of truncated inputs."""
         copied = copy.copy(self)
         # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
-        copied.tokenizer = self.tokenizer.copy()
+        copied.tokenizer = self.tokenizer and self.tokenizer.copy()
         copied.num_cut = copied.num_documents_cut = 0
         return copied
 
@@ -186,6 +188,18 @@ class TaskPredictor(RowPredictor):
         return self.kind.predict(self.model, encoded, self.machine)
 
 
+class LinearTaskPredictor(TaskPredictor):
+    """A linear model with its task, for prediction; it has no encoder and reads texts of any length."""
+
+    def __init__(
+        self, kind: TaskKind[Any, Any, Any], calibration: Calibration, predicted: Callable[[StoredRows], Any]
+    ) -> None:
+        self.kind, self.calibration, self.tokenizer, self._predicted = kind, calibration, None, predicted
+
+    def predictions(self, rows: StoredRows) -> Any:
+        return self._predicted(rows)
+
+
 class LoadedModel:
     """A model with its tokenizer, for inference in fp32, without dropout.
 
@@ -225,12 +239,14 @@ class LoadedModel:
     def __repr__(self) -> str:
         config = self.encoder.config
         number = sum(parameter.numel() for parameter in self.model.parameters())
-        what = "" if self.kind is None else f", {self.kind}"
-        names = ", ".join(self.labels[:_MOST_LABELS]) + (", ..." if len(self.labels) > _MOST_LABELS else "")
         return (
             f"<{FAMILIES[config.family].title}, {config.num_hidden_layers} layers, hidden size {config.hidden_size}, "
-            f"{number:,} parameters{what}{f' ({names})' if names else ''}, reads up to {self.max_length} tokens>"
+            f"{number:,} parameters{self._task_in_words()}, reads up to {self.max_length} tokens>"
         )
+
+    def _task_in_words(self) -> str:
+        names = ", ".join(self.labels[:_MOST_LABELS]) + (", ..." if len(self.labels) > _MOST_LABELS else "")
+        return "" if self.kind is None else f", {self.kind}{f' ({names})' if names else ''}"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -478,6 +494,32 @@ class LoadedModel:
 
     def _cannot(self, what: str, head: str, where: str) -> ArtifactError:
         return ArtifactError(f"{self.name} cannot {what}: it has no {head}. Load {where} instead.")
+
+
+class LoadedLinearModel(LoadedModel):
+    """A linear model on n-grams or the like: it predicts as a fine-tuned encoder does, and there is no encoder in it.
+
+    Args:
+        task: Its task.
+        title: What it is, such as `character n-grams, linear model`.
+        folder: Folder that holds it.
+        name: Name of the model in messages.
+    """
+
+    def __init__(self, task: LinearTaskPredictor, *, title: str, folder: Path, name: str) -> None:
+        self.task, self.title, self.folder, self.name = task, title, folder, name
+        self.device, self.result = torch.device("cpu"), {}
+
+    def __repr__(self) -> str:
+        return f"<{self.title}{self._task_in_words()}, without an encoder>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("encoder", "max_length", "model", "modules", "tokenizer"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise ArtifactError(
+            f"{self.name} has no encoder: it is a linear model ({self.title}), which only predicts. Load the encoder "
+            "that was fine-tuned on the same rows, from the folder NAME-encoder beside it."
+        )
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

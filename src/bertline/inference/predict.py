@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from bertline.foundation.engine import LocalEngine, shard_folder
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.foundation.files import lock_file, sha256_of_file, sync_to_disk, writing
+from bertline.foundation.files import lock_file, sha256_of_file, sha256_of_path, sync_to_disk, writing
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, say
 from bertline.inference import row_files
-from bertline.inference.model import LoadedModel, RowPredictor, TaskPredictor
+from bertline.inference.model import LoadedLinearModel, LoadedModel, RowPredictor, TaskPredictor
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
 from bertline.modeling.layers import packed_linears
@@ -199,11 +199,13 @@ def predict_file(
     with (
         _work_folder(target) as work,
         prediction_threads(model.device, how.num_threads) as num_threads,
-        packed_linears(model.model),
+        nullcontext() if isinstance(model, LoadedLinearModel) else packed_linears(model.model),
     ):
-        predictor: RowPredictor = TextVectors(model, batch_size=how.batch_size)
+        predictor: RowPredictor
         num_documents_truncated = 0
-        if output != "vectors":
+        if output == "vectors":
+            predictor = TextVectors(model, batch_size=how.batch_size)
+        else:
             predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
         blocks = row_files.blocks_of(row_files.read_rows(source, layout))
         first = next(blocks, None)
@@ -366,6 +368,8 @@ def _with_output(
 
 def _digest_of(model: LoadedModel) -> str:
     """Return the digest of everything that determines the model's predictions."""
+    if isinstance(model, LoadedLinearModel):
+        return sha256_of_path(model.folder)
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((model.max_length, model.labels, model.tokenizer.backend.to_str())).encode())
     if model.task is not None:

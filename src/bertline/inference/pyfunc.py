@@ -19,7 +19,7 @@ import pandas as pd
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
 from bertline.inference.loading import load
-from bertline.inference.model import LoadedModel, RowPredictor, TaskPredictor
+from bertline.inference.model import LoadedLinearModel, LoadedModel, RowPredictor, TaskPredictor
 from bertline.inference.predict import TextVectors
 from bertline.inference.row_files import cell
 from bertline.kinds.base import FileColumns, InputColumn
@@ -147,7 +147,8 @@ def serving_of(folder: Path, *, dataset: tuple[str, str] | None) -> Serving:
     `dataset`: name of the task and path of its rows; None for the encoder."""
     loaded = load(str(folder), device="cpu")
     model = ServedModel(loaded, ServingSettings())
-    predictor, is_wrapped = model.predictor, FAMILIES[loaded.encoder.config.family].wrapping is not None
+    predictor, is_linear = model.predictor, isinstance(loaded, LoadedLinearModel)
+    is_wrapped = not is_linear and FAMILIES[loaded.encoder.config.family].wrapping is not None
     pair = loaded.task is not None and bool(loaded.task.kind.config.reads_pairs)
     inputs = {str(column.name): column.holds for column in model.inputs(pair=pair)}
     return Serving(

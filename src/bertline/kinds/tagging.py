@@ -341,10 +341,12 @@ def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -
     )
 
 
-def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[tuple[str, Places]]:
+def split_words(
+    texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Tokenizer | None
+) -> list[tuple[str, Places]]:
     """Return each text with the places of its words; for a list of words, the words joined by spaces.
 
-    What the tokenizer's cleaning removes from a text (control characters, for example) is none of its words.
+    What the tokenizer's cleaning, if there is one, removes from a text (control characters, for example) is no word.
 
     Raises:
         DataError: `texts` is a single string, or a list holds something other than strings.
@@ -353,8 +355,10 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Token
     for index, value in enumerate(require_several(texts, "texts")):
         if isinstance(value, str):
             places = [match.span() for match in _WORD.finditer(require_text(value, f"texts[{index}]"))]
-            (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
-            texts_and_places.append((value, [place for place, ids in zip(places, token_ids, strict=True) if ids]))
+            if tokenizer is not None:
+                (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
+                places = [place for place, ids in zip(places, token_ids, strict=True) if ids]
+            texts_and_places.append((value, places))
         else:
             words = require_texts(value, f"texts[{index}]")
             ends = accumulate(len(word) + 1 for word in words)

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 from scipy.special import expit, logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.kinds.tagging import TagPredictions
 from bertline.linear.features import NgramFeatures, Ngrams, PairFeatures, PairOverlap, RowFeatures, WindowFeatures
 from bertline.tasks.stored_rows import TaggedRows
@@ -120,7 +120,7 @@ class LinearPredictor:
         arrays: dict[str, NDArray[Any]] = {}
         vocabularies: dict[str, Sequence[str]] = {}
         content = _plain(self, "", arrays, vocabularies)
-        save_file(arrays, folder / WEIGHTS_FILE)
+        write_atomically(folder / WEIGHTS_FILE, save(arrays))
         write_json(folder / VOCABULARY_FILE, vocabularies)
         write_json(folder / LINEAR_FILE, {"format_version": _FORMAT_VERSION, "title": title, "model": content})
 

@@ -64,12 +64,12 @@ def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
     """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display."""
     result = read_json(sweep_folder / "result.json")
-    arm = result["arms"]["encoder"]
+    arm, baseline = result["arms"]["encoder"], result["baselines"].get(result.get("winner", {}).get("name"))
     return Standing(
         alias=alias,
         data_hash=result["data_hash"],
         metric=result["metric"],
         dev=Measured.from_json(read_json(sweep_folder / "standing.json")),
-        test_score=arm["test_mean"],
-        test_std=arm["test_std"],
+        test_score=arm["test_mean"] if baseline is None else baseline["test"],
+        test_std=arm["test_std"] if baseline is None else None,
     )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.kinds.base import TaskKind
+from bertline.linear.model import load_linear
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
@@ -21,6 +24,8 @@ from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
 _SCORES = "scores.json"
+SAVED = "saved"
+"""Folder of the best on dev of the baselines that can be saved, as `bertline.load` opens it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +37,21 @@ class ScoredBaseline:
     scores: dict[str, dict[str, float]]
     """By split and metric."""
     settings: Mapping[str, float | str]
-    test_statistics: dict[SplitName, NDArray[np.float64]]
-    """Row statistics [N, K] of each test split."""
+    statistics: dict[SplitName, NDArray[np.float64]]
+    """Row statistics [N, K] of dev and each test split."""
     test_by_rows: dict[int, dict[str, float]]
     """Test scores by number of train rows; empty if the task has no `label_efficiency_rows`."""
+    ms_per_row: float | None = None
+    """Milliseconds for a row of test, of the one in the folder `SAVED`; None for the others."""
 
 
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     """Read the scores of the baselines."""
-    folder, splits = plan.job.run_folder / "baselines", test_splits(plan.job)
+    folder, splits = plan.job.run_folder / "baselines", ("dev", *test_splits(plan.job))
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
-            test_statistics={
+            statistics={
                 split: np.load(folder / _statistics_file(entry["name"], split), allow_pickle=False) for split in splits
             },
         )
@@ -81,16 +88,34 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
         for baseline in fewer:
             by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
     with folder_written_atomically(target) as folder:
-        content = []
+        content: list[dict[str, Any]] = []
         for baseline in baselines:
             scored = {split: _scores(kind, baseline, split, dev, rows) for split, rows in {"dev": dev, **read}.items()}
-            for split in read:
+            for split in scored:
                 np.save(folder / _statistics_file(baseline.name, split), scored[split][0])
             scores = {split: of_split for split, (_, of_split) in scored.items()}
             entry = {"name": baseline.name, "title": baseline.title, "settings": baseline.settings}
             content.append({**entry, "scores": scores, "test_by_rows": by_rows[baseline.name]})
+        can_be_saved = [place for place, baseline in enumerate(baselines) if baseline.save is not None]
+        if can_be_saved and job.sweep.exported == "winner":
+            dev_scores = [entry["scores"]["dev"][job.task.metric] for entry in content]
+            best = max(can_be_saved, key=lambda place: dev_scores[place])  # of equals the first, which is cheaper
+            content[best]["ms_per_row"] = _saved(kind, baselines[best], dev, read["test"], folder / SAVED)
         write_json(folder / _SCORES, content)
     say(f"{job.task_name}, baselines: scored in {time.monotonic() - started:.0f} s")
+
+
+def _saved(kind: TaskKind[Any, Any, Any], baseline: Baseline, dev: Any, test: Any, folder: Path) -> float:
+    """Save a baseline with its task, and return the milliseconds that the saved one takes for a row of test."""
+    assert baseline.save is not None
+    folder.mkdir()
+    baseline.save(folder)
+    write_task_file(folder, kind, kind.calibrate(dev, baseline.predictions["dev"]))
+    predictor, _ = load_linear(folder)
+    predictor(test.first(1))  # the first call prepares the vocabulary
+    started = time.monotonic()
+    predictor(test)
+    return 1000 * (time.monotonic() - started) / len(test)
 
 
 def _statistics_file(baseline: str, split: SplitName) -> str:

@@ -122,7 +122,8 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
     if job.sweep.random_weights_baseline == "up_to_small":
         config = read_config(encoder.folder)[0]  # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512
         wanted = config.num_hidden_layers <= 4 and config.hidden_size <= 512 and encoder.start == "pipeline"
-    if (encoder.weights, job.sweep.exported) == ("pretrained", "own") and wanted:
+    is_own = job.sweep.exported == "own" or (job.sweep.exported == "winner" and not job.sweep.encoders)
+    if encoder.weights == "pretrained" and is_own and wanted:
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     for number, other in enumerate(job.sweep.encoders, start=2):
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")

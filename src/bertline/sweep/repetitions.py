@@ -225,7 +225,7 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
 
 def chosen_encoder(job: SweepJob, chosen: dict[Arm, list[Repetition]]) -> Arm:
     """Return the arm of the encoder that is exported; of equals on dev, the first."""
-    arms = [arm for arm in chosen if arm.startswith("encoder")] if job.sweep.exported == "best" else ["encoder"]
+    arms = ["encoder"] if job.sweep.exported == "own" else [arm for arm in chosen if arm.startswith("encoder")]
     dev = {arm: [seed.outcome(job)["dev"][job.task.metric] for seed in chosen[arm]] for arm in arms}
     return max(arms, key=lambda arm: statistics.fmean(dev[arm]))
 

@@ -27,7 +27,7 @@ from bertline.foundation.files import folder_written_atomically, read_json, sha2
 from bertline.foundation.formats import count, printable, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.kinds.registry import task_kind
-from bertline.sweep.baseline_scores import ScoredBaseline
+from bertline.sweep.baseline_scores import SAVED, ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
 from bertline.sweep.folds import has_folds, rows_of
 from bertline.sweep.repetitions import (
@@ -92,16 +92,18 @@ def comparisons_by_split(
             arm: ([one.array(plan.job, STATISTICS, split) for one in seeds], not is_random(plan, arm, seeds[0].params))
             for arm, seeds in winners.items()
         }
-        systems |= {one.name: ([one.test_statistics[split]], True) for one in baselines}
+        systems |= {one.name: ([one.statistics[split]], True) for one in baselines}
         found[split] = Comparisons(_measured(plan, split, systems))
     return found
 
 
-def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> verdicts.Measured:
+def on_dev(plan: PlannedSweep, outcomes: Outcomes, winner: str) -> verdicts.Measured:
     """Return the winner's scores on dev, by which versions of a model are compared later."""
+    systems: dict[str, System] = {one.name: ([one.statistics["dev"]], True) for one in outcomes.baselines}
+    seeds = outcomes.winners[ENCODER]
     statistics = [seed.array(plan.job, STATISTICS, "dev") for seed in seeds]
-    system = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
-    return _measured(plan, "dev", {ENCODER: system})[ENCODER]
+    systems[ENCODER] = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
+    return _measured(plan, "dev", {winner: systems[winner]})[winner]
 
 
 def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, verdicts.Measured]:
@@ -133,14 +135,42 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], ver
         outcomes.append([titles[first], titles[second], signed(found.difference), *noise, shown])
         equals += [titles[second]] if first == ENCODER and found.verdict in ("not shown", None) else []
     best, metric = max(arms, key=lambda name: arms[name]["dev_mean"]), metric_name(result["metric"])
-    exported = "and is exported" if best == ENCODER else f"and {titles[ENCODER]} is exported"
+    is_kept = result.get("winner", {"name": ENCODER})["name"] != ENCODER  # beside the baseline that is exported
+    done = "kept" if is_kept else "exported"
+    exported = f"and is {done}" if best == ENCODER else f"and {titles[ENCODER]} is {done}"
     said = f"Of {len(arms)} encoders, {titles[best]} has the best mean on dev {exported}. "
     told = f"cannot be told from {', '.join(equals)}" if equals else "can be told from each of the others"
-    said += f"On test, what is exported {told}."
+    said += f"On test, what is {done} {told}."
     heads = ["encoder", "parameters", f"dev {metric}", f"test {metric}", "ms per row"]
     heads_of_pairs = ["encoder", "minus", f"test {metric}", "95 % interval", "p (Holm)", "better"]
     of_pairs = [{"first": first, "second": second, **found.to_json()} for (first, second), found in pairs.items()]
     return {"pairs": of_pairs, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
+
+
+def winner_part(result: Mapping[str, Any], saved: str | None) -> dict[str, Any]:
+    """Return the `winner` part of result.json: the `name` of what is exported, the encoder or the baseline that is
+    `saved` if it does as well on dev, and a `sentence` if that or a method that no folder holds does as well."""
+    encoder, baselines, metric = result["arms"][ENCODER], result["baselines"], metric_name(result["metric"])
+    where = "on the folds" if result["folds"] else "on dev"
+    systems = {**baselines, **{name: arm for name, arm in result["arms"].items() if name in (ENCODER, COMBINED)}}
+    # Rounded, because means of equals can differ.
+    dev = {name: round(one["dev_mean"] if "seeds" in one else one["dev"], 9) for name, one in systems.items()}
+    name, sentences = ENCODER, []
+    if saved is not None and dev[saved] >= dev[ENCODER]:
+        name, title = saved, baselines[saved]["title"]
+        better = f"does better {where} than the encoder ({metric} {dev[name]:.3f} against {dev[ENCODER]:.3f}) and is"
+        if dev[name] == dev[ENCODER]:
+            better = f"ties with the encoder {where} ({metric} {dev[name]:.3f}), is the cheaper of the two and"
+        own, its = (1000 / max(one["ms_per_row"], 1e-6) for one in (baselines[name], encoder))
+        times = (
+            f"{own / its:,.{0 if own > 10 * its else 1}f} times as fast ({own:,.0f} rows a second against {its:,.0f})"
+        )
+        sentences.append(f"Exported: {title}, which {better} {times}; the encoder is in {result['task']}-{ENCODER}.")
+    best = max(dev, key=lambda other: (dev[other] == dev[other], dev[other]))  # NaN ranks last
+    if dev[best] > dev[name]:
+        score = f"{metric} {dev[best]:.3f} {where} against {dev[name]:.3f}"
+        sentences.append(f"Not exported, because no folder holds it: {systems[best]['title']}, with {score}.")
+    return {"name": name, "sentence": " ".join(sentences)}
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -299,6 +329,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
                 **_intervals(comparisons, one.name),
                 "scores": one.scores,
                 "settings": one.settings,
+                **({} if one.ms_per_row is None else {"ms_per_row": one.ms_per_row}),
             }
             for one in outcomes.baselines
         },
@@ -320,11 +351,16 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "workers_matter": workers_matter,
         "note": note,
     }
+    saved = next((one.name for one in outcomes.baselines if one.ms_per_row is not None), None)
+    result["winner"] = {"name": ENCODER, "sentence": ""}
+    if job.sweep.exported == "winner":
+        result["winner"] = winner_part(result, saved)
     result["conclusion"] = conclusion(result, comparisons["test"])
+    result["conclusion"]["sentence"] = f"{result['conclusion']['sentence']} {result['winner']['sentence']}".strip()
     result["encoders"] = encoders_part(result, comparisons["test"].pairs())
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
-        write_json(folder / STANDING, on_dev(plan, outcomes.winners["encoder"]).to_json())
+        write_json(folder / STANDING, on_dev(plan, outcomes, result["winner"]["name"]).to_json())
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
             name = file_of(PREDICTIONS, split)
@@ -335,6 +371,8 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         shutil.copytree(best.folder(job) / MODEL, folder / "best")  # a folder that `bertline.load` opens
         copy_tokenizer(start.folder, folder / "best", max_length=kind.config.max_length)
         write_task_file(folder / "best", kind, reading["calibration"])
+        if result["winner"]["name"] != ENCODER:
+            shutil.copytree(job.run_folder / "baselines" / SAVED, folder / "winner")
         content = {
             **{key: result[key] for key in ("task", "task_kind", "metric", "labels")},
             "best_seed": best.seed,

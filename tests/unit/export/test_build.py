@@ -24,6 +24,7 @@ from bertline.kinds.registry import task_kind
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
 from finetuning_inputs import table_source
+from linear_models import write_linear
 from tiny import load_pretraining_model
 
 
@@ -63,6 +64,37 @@ def test_the_manifest_holds_digests_and_differences(pipeline: Any, tmp_path: Pat
         for file, digest in model["sha256"].items():
             assert sha256_of_file(tmp_path / "out" / name / file) == digest
         assert model["max_logits_difference"] == figures[f"{name}/max_logits_difference"]
+
+
+def test_a_baseline_that_won_is_the_tasks_model_and_the_encoder_lies_beside_it(pipeline: Any, tmp_path: Path) -> None:
+    sweep = pipeline.sweeps["docs_match"]
+    write_linear(sweep / "winner", "pairs")
+    result = json.loads((sweep / "result.json").read_text())
+    name = next(iter(result["baselines"]))
+    result["baselines"][name] |= {"title": "what the two texts share", "settings": {"c": 0.1}, "test": 0.987}
+    result["winner"] = {"name": name, "sentence": "Exported: what the two texts share."}
+    (sweep / "result.json").write_text(json.dumps(result))
+    figures = export(pipeline, tmp_path / "out")
+    assert {"docs_match/bytes", "docs_match-encoder/bytes", "docs_match-encoder/max_logits_difference"} <= set(figures)
+    for folder, label in (("docs_match", "a"), ("docs_match-encoder", "match")):
+        model = bertline.load(str(tmp_path / "out" / folder), device="cpu")
+        assert label in model.labels and model.predict(["Sign_1 w1"], ["other"])[0].label in model.labels
+        digests = json.loads((tmp_path / "out/manifest.json").read_text())["models"][folder]["sha256"]
+        assert set(digests) == {path.name for path in (tmp_path / "out" / folder).iterdir()}
+    card, of_encoder = ((tmp_path / "out" / folder / "README.md").read_text() for folder in ("docs_match", folder))
+    metadata = yaml.safe_load(card.split("---")[1])
+    assert metadata["library_name"] == "bertline" and "pipeline_tag" not in metadata
+    assert metadata["model-index"][0]["results"][0]["metrics"][0]["value"] == 0.987
+    assert metadata["model-index"][0]["name"] == "tiny-docs-docs_match"
+    for words in (
+        "What the two texts share, fitted to the training rows", 'bertline.load("tiny-docs-docs_match")',
+        "**this model: what the two texts share**", "| c | 0.1 |", "in the folder `docs_match-encoder` beside this one",
+    ):  # fmt: skip
+        assert words in card
+    assert (
+        "Fine-tuned from" not in card and "from transformers" not in card and "this model's configuration**" not in card
+    )
+    assert "# tiny-docs-docs_match-encoder" in of_encoder and "**this model's configuration**" in of_encoder
 
 
 def test_the_encoder_card_has_data_scores_baselines_and_limits(pipeline: Any, tmp_path: Path) -> None:

@@ -10,69 +10,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import ComplementNB
 
-import finetuning_inputs
-import tiny
 from bertline.foundation.errors import ArtifactError
-from bertline.kinds.classification import Classification, MultiLabel
-from bertline.kinds.regression import Regression, RegressionTaskConfig
-from bertline.kinds.token_classification import TokenClassification, TokenClassificationTaskConfig
-from bertline.linear.model import LINEAR_FILE, VOCABULARY_FILE, WEIGHTS_FILE, load_linear
-from bertline.sweep.baselines.base import Baseline, BaselineInputs
-from bertline.sweep.baselines.linear import LinearModel, window_tagger
-from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TaggedRows, TextRows
-
-SIZES = {"train": 60, "dev": 30, "test": 40}
-
-
-def drawn(split, *, pairs=False, texts="words", num_labels=3):
-    """Ids, texts and second texts, and a label of each row that its words tell."""
-    random, size = np.random.default_rng(len(split)), SIZES[split]
-    labels = random.integers(0, num_labels, size)
-    words = [[f"Sign_{label}", *(f"w{word}" for word in random.integers(0, 50, 6))] for label in labels]
-    marks = ["!?.,;"[label] * 3 for label in labels]
-    first = marks if texts == "marks" else [" ".join(row) for row in words]
-    second = [" ".join(row[:label]) + " other" for row, label in zip(words, labels, strict=True)] if pairs else None
-    return [f"{split}{i}" for i in range(size)], first, second, labels
-
-
-def baselines(case):
-    """The baselines of a kind of task, and its test rows."""
-    pairs, texts = case == "pairs", "marks" if case == "marks" else "words"
-    splits = {name: drawn(name, pairs=pairs or case == "numbers", texts=texts) for name in SIZES}
-    if case == "tags":
-        config = TokenClassificationTaskConfig(
-            kind="token_classification", source=None, head="softmax", outside_margin="none", metric="entity_f1",
-            word_logits="first", word_case="plain", window_overlap=4, **tiny.task_fields(max_length=16),
-        )  # fmt: skip
-        kind = TokenClassification(config, ("O", "B-x", "I-x"))
-        words = {name: [text.split(" ") for text in split[1]] for name, split in splits.items()}
-        rows = {}
-        for name, of_split in words.items():
-            tags = [["B-x" if word == "Sign_1" else "O" for word in row] for row in of_split]
-            rows[name] = TaggedRows(splits[name][0], splits[name][0], of_split, tags)
-        given = BaselineInputs(kind=kind, train=rows["train"], dev=rows["dev"], tests={"test": rows["test"]})
-        return kind, window_tagger(given, thresholds=(0.0, 0.3)), rows["test"]
-    if case == "numbers":
-        config = RegressionTaskConfig(
-            kind="regression", source=finetuning_inputs.table_source(text_pair_column="other"), low=0.0, high=2.0,
-            head="linear", pooling="mean", metric="spearman", **tiny.task_fields(max_length=16),
-        )  # fmt: skip
-        kind = Regression(config, ())
-        rows = {name: NumberRows(*split[:3], split[3].astype(np.float64)) for name, split in splits.items()}
-    elif case == "several":
-        kind = MultiLabel(
-            finetuning_inputs.task(multi_label=True, metric="macro_f1"), ("a", "b", "c", "never", "always")
-        )
-        hot = np.concatenate([np.eye(3, dtype=np.int64), [[0, 1]] * 3], axis=1)
-        rows = {name: MultiLabelRows(*split[:3], hot[split[3]]) for name, split in splits.items()}
-    else:
-        metric = "negative_log_loss" if case == "sharpened" else "accuracy"
-        kind = Classification(finetuning_inputs.task(metric=metric), ("not in train", "a", "b", "c"))
-        rows = {
-            name: TextRows(*split[:3], 1 + split[3] % (1 if case == "one" else 3)) for name, split in splits.items()
-        }
-    given = BaselineInputs(kind=kind, train=rows["train"], dev=rows["dev"], tests={"test": rows["test"]})
-    return kind, kind.baselines(given), rows["test"]
+from bertline.linear.features import NgramFeatures
+from bertline.linear.model import LINEAR_FILE, VOCABULARY_FILE, WEIGHTS_FILE, LinearPredictor, load_linear
+from bertline.sweep.baselines.linear import LinearModel
+from bertline.tasks.stored_rows import TextRows
+from linear_models import baselines
 
 
 def plain(predictions):
@@ -128,9 +71,10 @@ def test_weights_give_what_the_estimator_of_scikit_learn_gives(kind, theirs, num
     ],
 )
 def test_a_damaged_folder_is_named(tmp_path, name, damage, message):
-    _, (_, words, *_), _ = baselines("classes")
-    assert isinstance(words, Baseline) and words.save is not None
-    words.save(tmp_path)
+    rows = TextRows(["a", "b"], ["one text", "another"], None, np.array([0, 1]))
+    features = NgramFeatures.fitted(rows, "word")
+    weights = LinearModel("linear_svm", 1.0).fitted(features(rows), rows.labels, 2)
+    LinearPredictor(features, weights).save(tmp_path, "n-grams")
     path: Path = tmp_path / name
     path.write_text(damage("" if name == WEIGHTS_FILE else path.read_text()))
     with pytest.raises(ArtifactError, match=message):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bertline.foundation.verdicts import Measured, outcome
-from bertline.sweep.results import Comparisons, conclusion, encoders_part, strongest_opponent
+from bertline.sweep.results import Comparisons, conclusion, encoders_part, strongest_opponent, winner_part
 
 ROWS = np.linspace(-0.2, 0.2, 30)
 
@@ -104,3 +104,35 @@ def test_seeds_that_show_nothing_are_too_few_for_a_verdict(num_seeds, says):
 
 def test_a_score_that_is_no_number_is_not_the_strongest_opponent():
     assert strongest_opponent({"a": {"dev": float("nan")}, "b": {"dev": -2.0}}) == "b"
+
+
+def won(encoder, ngrams, *, other=0.1, saved="ngrams", combined=None):
+    arms = {"encoder": {"title": "mine", "dev_mean": encoder, "seeds": [{}], "ms_per_row": 2.0}}
+    arms["random_weights"] = {"title": "random", "dev_mean": 0.99, "seeds": [{}]}
+    if combined is not None:
+        arms["combined"] = {"title": "encoder and BM25 combined", "dev_mean": combined, "seeds": [{}]}
+    baselines = {"other": {"title": "BM25", "dev": other}, "ngrams": {"title": "character n-grams", "dev": ngrams}}
+    if saved:
+        baselines[saved]["ms_per_row"] = 0.05
+    result = {"task": "sst2", "metric": "accuracy", "folds": False, "arms": arms, "baselines": baselines}
+    found = winner_part(result, saved)
+    return found["name"], found["sentence"]
+
+
+def test_dev_chooses_what_is_exported_and_of_equals_the_cheaper():
+    assert won(0.65, 0.8) == (
+        "ngrams",
+        "Exported: character n-grams, which does better on dev than the encoder (accuracy 0.800 against 0.650) and is "
+        "40 times as fast (20,000 rows a second against 500); the encoder is in sst2-encoder.",
+    )
+    name, sentence = won(0.1 + 0.2, 0.3)  # equal but for rounding
+    assert name == "ngrams" and "ties with the encoder on dev (accuracy 0.300), is the cheaper of the two" in sentence
+    assert won(0.81, 0.8) == ("encoder", "")
+    assert won(0.65, float("nan")) == ("encoder", "")
+
+
+def test_what_does_better_and_cannot_be_exported_is_named():
+    said = "Not exported, because no folder holds it: BM25, with accuracy 0.900 on dev against "
+    assert won(0.65, 0.8, other=0.9)[1].endswith(f"sst2-encoder. {said}0.800.")
+    assert won(0.65, 0.1, other=0.9, saved=None) == ("encoder", f"{said}0.650.")
+    assert "encoder and BM25 combined, with accuracy 0.950" in won(0.65, 0.1, saved=None, combined=0.95)[1]

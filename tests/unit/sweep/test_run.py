@@ -107,6 +107,7 @@ def test_the_best_model_predicts_what_the_tables_say(finished):
     hits = [row["correct"] for row in predictions]
     assert statistics.fmean(hits) == pytest.approx(result["best"]["test"])
     assert result["arms"]["encoder"]["seeds"][result["best"]["seed"]]["test"] == result["best"]["test"]
+    assert result["winner"] == {"name": "encoder", "sentence": ""}  # whatever n-grams have: exported is `own`
     assert sum(result["confusion_matrix"][i][i] for i in range(2)) == sum(hits)
     assert sum(map(sum, result["confusion_matrix"])) == len(predictions) == 96
     assert read_labels(folder / "best") == ("low", "high")
