@@ -173,16 +173,19 @@ def _plain(value: Any, name: str, arrays: dict[str, NDArray[Any]], vocabularies:
 
 
 def _restored(content: Any, arrays: dict[str, NDArray[Any]], vocabularies: dict[str, Sequence[str]]) -> Any:
-    """Return the value of which `_plain` made the content."""
+    """Return the value of which `_plain` made the content.
+
+    Matrices are in Fortran's order: the transpose is what features are multiplied with, and SciPy copies any other.
+    """
     match content:
         case {"class": name, **parts}:
             return _CLASSES[name](**{str(key): _restored(part, arrays, vocabularies) for key, part in parts.items()})
         case {"array": name, "num_columns": size}:
-            whole = np.zeros((len(arrays[name]), size), dtype=arrays[name].dtype)
+            whole = np.zeros((len(arrays[name]), size), dtype=arrays[name].dtype, order="F")
             whole[:, arrays[f"{name}.columns"]] = arrays[name]
             return whole
         case {"array": name}:
-            return arrays[name]
+            return np.asfortranarray(arrays[name])
         case {"vocabulary": name}:
             return tuple(vocabularies[name])
         case list():

@@ -35,6 +35,7 @@ def test_a_folder_predicts_what_the_baseline_did(case, tmp_path):
         assert {path.name for path in folder.iterdir()} == {LINEAR_FILE, VOCABULARY_FILE, WEIGHTS_FILE}
         predictor, title = load_linear(folder)
         assert title == baseline.title
+        assert predictor.weights.coefficients.T.flags.c_contiguous  # else SciPy copies it for every request
         found = predictor(test)
         for given, again in zip(plain(baseline.predictions["test"]), plain(found), strict=True):
             np.testing.assert_allclose(again, given, rtol=0, atol=1e-12)
