@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bertline.inference.model import LoadedModel
@@ -37,7 +38,7 @@ def fit(
     test: Any = None,
     *,
     text: str | tuple[str, str] = "text",
-    label: str = "label",
+    label: str | Sequence[str] = "label",
     group: str | None = None,
     start_from: str | Path | None = None,
     **overrides: Any,
@@ -51,9 +52,10 @@ def fit(
         train: A data frame, a dataset of `datasets`, or a list of dictionaries.
         dev: Rows to choose on; None cuts them from train.
         test: Rows to score, once; None cuts them from train.
-        text: Column of the text, or of both texts of a pair.
-        label: Column of the label; with `kind="regression"` of a number.
-        group: Column of the patient, author or the like, whose rows must be in one split.
+        text: Column of the text, or of both texts of a pair; for tags, of a list of words, or of a word.
+        label: Column of the label; with `kind="regression"` of a number; of spans of the text, or tags of the words;
+            or columns of 0 and 1, one for each label of a row.
+        group: Column of the patient, author or the like, whose rows must be in one split; of a word, its sentence.
         start_from: The checkpoint: a folder, a hub name, or an installed package that contains one.
         overrides: Other arguments of the command: `seeds=5`, `metric="auroc"`, `**{"sweep.fine_tuning.num_epochs": 2}`.
 
@@ -68,7 +70,9 @@ def fit(
     from bertline.cli.finetune import fit as fit_tables
 
     first, second = (text, None) if isinstance(text, str) else text
-    columns = {"text_column": first, "text_pair_column": second, "label_column": label, "group_column": group}
+    one, several = (label, None) if isinstance(label, str) else (None, list(label))
+    columns: dict[str, Any] = {"text_column": first, "text_pair_column": second, "group_column": group}
+    columns |= {"label_column": one, "label_columns": several}
     splits = {name: rows for name, rows in (("train", train), ("dev", dev), ("test", test)) if rows is not None}
     return fit_tables(splits, columns, start_from, overrides)
 

@@ -28,6 +28,7 @@ from bertline.foundation.progress import say
 from bertline.run.stage import open_stage
 from bertline.run.stages import stage_named
 from bertline.tasks.build import build_task
+from bertline.tasks.table_source import class_names, named_class
 from bertline.tokenization.vocabulary import resolve_folder
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     try:
         for key in ("teacher", "unlabelled"):
             composed[key] = None if composed[key] is None else str(of_caller(composed[key]).resolve())
+        if composed["task"] is None and (search := task_arguments.search_task(here(composed["data"]), conf_task)):
+            composed |= {"task": search, "name": composed["name"] or "search"}
         files = task_arguments.given_files(
             here(composed["data"]) if not is_task_folder(composed) else None,
             {split: here(composed[split]) for split in ("train", "dev", "test")},
@@ -377,15 +380,13 @@ def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit(
-    splits: Mapping[str, Any],
-    columns: Mapping[str, str | None],
-    start_from: str | Path | None,
-    overrides: Mapping[str, Any],
+    splits: Mapping[str, Any], columns: Mapping[str, Any], start_from: str | Path | None, overrides: Mapping[str, Any]
 ) -> LoadedModel:
-    """See `bertline.fit`; `columns` are names, or None, by the argument of the command, such as `text_column`."""
+    """See `bertline.fit`; `columns` are names, lists or None, by the argument of the command, such as `text_column`."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigError("a process of bertline.fit imports this script: call it under `if __name__ == '__main__':`")
-    asked = {key: name for key, name in columns.items() if name is not None}
+    asked = {key: name for key, name in columns.items() if isinstance(name, str)}
+    asked |= {f"label_columns[{at}]": name for at, name in enumerate(columns["label_columns"] or ())}
     arguments = [f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in overrides.items()]
     with composed_in_python("finetune", arguments, IGNORED) as composed:
         if start_from is not None:
@@ -404,8 +405,8 @@ def fit(
         for split, content in files.items():
             write_atomically(folder / f"{split}.jsonl", content)
             composed[split] = str(folder / f"{split}.jsonl")
-        composed |= {key: str(name) for key, name in asked.items()}
-        composed["name"] = composed["name"] or re.sub(r"[^A-Za-z0-9_]+", "_", str(columns["label_column"]))
+        composed |= columns
+        composed["name"] = composed["name"] or re.sub(r"[^A-Za-z0-9_]+", "_", columns["label_column"] or "labels")
         try:
             result = fine_tuned(composed)
         except BertlineError as error:
@@ -431,9 +432,9 @@ def _columns(split: str, table: Any, asked: Mapping[str, str]) -> tuple[list[tup
             shown = ", ".join(map(repr, names))
             raise DataError(_in_pythons_terms(f"{split} has no column {name!r} ({argument}). It has {shown}.", {}))
     cells = {name: list(table[name]) for name in asked.values()}
-    label = asked["label_column"]
-    if classes := getattr(getattr(table, "features", {}).get(label), "names", None):  # a dataset's numbers of classes
-        cells[label] = [classes[number] if number is not None and number >= 0 else None for number in cells[label]]
+    label, features = asked.get("label_column", ""), getattr(table, "features", None)
+    if features is not None and (classes := class_names(features.to_dict().get(label, {}))):  # numbers of a dataset
+        cells[label] = named_class(cells[label], classes)
     rows = list(zip(*cells.values(), strict=True))
     return rows, getattr(table, "index", range(len(rows)))
 
@@ -455,4 +456,4 @@ def _in_pythons_terms(message: str, tables: Mapping[str, tuple[Any, Sequence[Any
         return f"{match[1]}, index {index[line - 1]}" if 0 < line <= len(index) else match[1]
 
     message = re.sub(r"\b(train|dev|test)\.jsonl(?::(\d+))?", place, message)
-    return re.sub(r"\b(text|label|group)(?:_pair)?_column\b", r"\1", message)
+    return re.sub(r"\b(text|label|group)(?:_pair)?_columns?\b", r"\1", message)

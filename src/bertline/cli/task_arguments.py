@@ -21,16 +21,13 @@ from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.tasks.cells import label_in
 from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
+from bertline.tasks.span_files import annotated_table
 from bertline.tasks.stored_rows import SplitName
 from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, ANumber, TableLayout, read_records
 
-FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad"]
+FileFormat = Literal["csv", "tsv", "jsonl", "json", "xlsx", "parquet", "conll", "squad"]
 
-_BY_ENDING: dict[str, FileFormat] = {
-    **FORMATS_BY_ENDING,
-    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), "conll"),
-    ".json": "squad",
-}
+_BY_ENDING: dict[str, FileFormat] = {**FORMATS_BY_ENDING, **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), "conll")}
 _SPLIT_NAMES: dict[SplitName, str] = {"train": "train(ing)?", "dev": "dev|valid(ation)?|val|eval", "test": "test"}
 
 
@@ -79,17 +76,32 @@ def given_files(
 
 
 def format_of(path: Path) -> FileFormat:
-    """Return the format of a file by its extension; rows with the columns of SQuAD, as `datasets` has it, are SQuAD."""
+    """Return the format of a file by its extension; articles, or rows with the columns of SQuAD, are SQuAD."""
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending not in _BY_ENDING:
         raise DataError(
             f"{path}: the ending {ending!r} tells no format. Name it: format={', '.join(get_args(FileFormat))}."
         )
     found = _BY_ENDING[ending]
-    if found not in ("jsonl", "parquet"):
+    if found not in ("jsonl", "json", "parquet"):
         return found
     first = next(read_records(path, replace(JSON_LINES, format=found), BadRows("skip")), None)
-    return "squad" if first is not None and first.values.keys() >= {"context", "question", "answers"} else found
+    columns = () if first is None else first.values.keys()
+    return "squad" if {"context", "question", "answers"} <= {*columns} or "paragraphs" in columns else found
+
+
+def search_task(data: Path | None, base: Base) -> dict[str, Any] | None:
+    """Return the task of a folder with documents, queries and judgements; None if `data` is no such folder."""
+    if data is None or not (any(data.glob("corpus.*")) and any(data.glob("queries.*"))):
+        return None
+    found = (*data.glob("qrels.?sv"), *data.glob("qrels/*.?sv"))
+    files = {path.stem: path.relative_to(data).as_posix() for path in found}
+    all_of = files.get("qrels") or files.get("test") or files.get("train")
+    if all_of is None:
+        raise DataError(f"data is {data}, which has a corpus and queries, and no qrels.tsv or qrels/test.tsv.")
+    task, train = base("beir"), files.get("train") if "test" in files else None
+    task["source"] |= {"train_qrels": train, "dev_qrels": files.get("dev"), "test_qrels": all_of}
+    return task
 
 
 def _of_folder(folder: Path) -> dict[SplitName, Path]:
@@ -128,12 +140,13 @@ _TEXTS = ("text", "sentence", "question", "content", "review", "document", "mess
 _LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
 _CONLL_COLUMNS = {"text_column": "word_column", "label_column": "tag_column"}
 _COLUMNS = ("text_column", "label_column", "text_pair_column", "group_column")
+_PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
 _USUAL: dict[str, Any] = {
-    **dict.fromkeys(_COLUMNS), "header": True, "quoting": True, "separator": None, "encoding": "utf-8-sig",
+    **dict.fromkeys(_COLUMNS), **_PATHLESS, "on_bad_row": "error", "label_columns": None, "label_separator": None,
+    "header": True, "quoting": True, "separator": None, "encoding": "utf-8-sig",
     "extra_tests": {}, "label_pattern": None, "max_fields": None, "extra_fields": "error",
 }  # fmt: skip
 """A table, where nothing else was given; columns of texts and labels are told by their names then."""
-_PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
 _CONFIGS = (
     ClassificationTaskConfig, RegressionTaskConfig, TokenClassificationTaskConfig, QuestionAnsweringTaskConfig,
     TableSourceConfig, ConllSourceConfig, SquadSourceConfig,
@@ -153,14 +166,16 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
     """Return the task for the files; `placed` sets the path of its source.
 
     Args:
-        kind: Kind of task; None: the usual one of the format.
+        kind: Kind of task; None: the usual one of the format, and of a table with spans or tags.
         settings: Values of `SETTINGS` that were given; other columns are told by their names.
     """
-    fitting = _KINDS.get(given.format, ("classification", "regression"))
+    annotated = annotations_in(given, settings)
+    fitting = _KINDS.get(given.format, ("classification", "regression")) if annotated is None else _KINDS["conll"]
     kind = kind or fitting[0]
     if kind not in fitting:
         raise ConfigError(
-            f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. "
+            f"kind is {kind!r}, and the files are {', '.join([given.format, *(annotated or ())[:1]])}, which are for "
+            f"{' or '.join(fitting)}. "
             "Other kinds of task have a file in conf/task; name it with task=."
         )
     task = copy.deepcopy(base(_BASES[kind]))
@@ -173,14 +188,21 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
     elif given.format != "squad":
         if settings.get("header", True):  # names that are numbers, which the command line gives as such
             settings = {key: str(one) if key in _COLUMNS and type(one) is int else one for key, one in settings.items()}
-        task["source"] |= _table_source(given, settings)
-        if kind != "regression":
-            task["labels"] = None
+        task["source"] = _table_source(given, settings if annotated is None else {**settings, **annotated[1]})
+        if kind == "classification":
+            task |= {"labels": None, "multi_label": bool({"label_columns", "label_separator"} & settings.keys())}
     task = with_settings(task, settings)
     if kind == "regression" and not settings.keys() >= {"low", "high"}:
         scale = _scale(list(given.files.values()), task["source"])
         task |= {key: settings.get(key, bound) for key, bound in scale.items()}
     return task
+
+
+def annotations_in(given: GivenFiles, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return what wrote the spans or tags of the train file, and its columns; None if it has none."""
+    if given.format in _KINDS or settings.get("label_columns") is not None:
+        return None
+    return annotated_table(given.files["train"], _layout({**_USUAL, **settings, "format": given.format}), settings)
 
 
 def with_settings(task: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,13 +225,19 @@ def with_settings(task: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[
 def what_is_read(task: Mapping[str, Any], given: GivenFiles | None) -> str:
     """Return the columns that the task reads, as arguments, and those that it leaves out, for display."""
     source = task["source"]
-    keys = [key for key in source if key.endswith("_column") and source[key] is not None]
-    told = [f"{key}={source[key]}" for key in keys]
+    columns = {key: source[key] for key in source if "_column" in key and source[key] is not None}
+    told = [f"{key}={column}" for key, column in columns.items() if key != "label_columns"]
+    told += [f"label_columns=[{','.join(map(str, columns['label_columns']))}]"] if "label_columns" in columns else []
+    what = [source["kind"], task["kind"]]
     if given is not None and source["kind"] == "table":
-        columns = columns_of(given.files["train"], {**source, "format": given.format})
-        left_out = [str(column) for column in columns if column not in [source[key] for key in keys]]
+        source = {**source, "format": given.format}
+        annotated = annotations_in(given, {**source, **dict.fromkeys(_COLUMNS)})
+        what = [given.format, *(annotated or ())[:1], task["kind"]]
+        read = [*columns.values(), *columns.get("label_columns", ()), *(["answer"] if annotated else [])]
+        left_out = [str(column) for column in columns_of(given.files["train"], source) if column not in read]
         told += [f"not read: {', '.join(left_out)}"] if left_out else []
-    return ", ".join(told) or f"format {source['kind']}"
+    files = "" if given is None else f"{', '.join(path.name for path in given.files.values())} as "
+    return f"{files}{', '.join(what)}" + (f": {', '.join(told)}" if told else "")
 
 
 def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -264,12 +292,14 @@ def _table_source(given: GivenFiles, settings: Mapping[str, Any]) -> dict[str, A
     source |= {key: value for key, value in settings.items() if key in source}
     path = given.files["train"]
     columns = columns_of(path, source)
-    named = {source[key] for key in _COLUMNS}
-    for key in _COLUMNS:
-        if source[key] is not None and source[key] not in columns:
-            raise DataError(f"{path} has no column {source[key]!r} ({key}). {_listed(columns)}")
+    asked = [(key, source[key]) for key in _COLUMNS]
+    asked += [("label_columns", column) for column in source["label_columns"] or ()]
+    named = {column for _, column in asked}
+    for key, column in asked:
+        if column is not None and column not in columns:
+            raise DataError(f"{path} has no column {column!r} ({key}). {_listed(columns)}")
     for key, usual in (("text_column", _TEXTS), ("label_column", _LABELS)):
-        if source[key] is None:
+        if source[key] is None and not (key == "label_column" and source["label_columns"]):
             source[key] = _usual(path, key, columns, named, usual)
     return source
 

@@ -251,10 +251,9 @@ def predict_file(
 @contextmanager
 def _work_folder(target: Path) -> Iterator[Path]:
     """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output."""
-    if row_files.format_of(target) == "txt":
-        raise DataError(
-            f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
-        )
+    if row_files.format_of(target) in ("txt", "json", "xlsx"):
+        problem = f"{target}: rows with columns cannot be written as {target.suffix}"
+        raise DataError(f"{problem}; choose .jsonl, .csv, .tsv or .parquet.")
     work = target.with_name(f"{target.name}.unfinished")
     with writing(target):
         work.mkdir(parents=True, exist_ok=True)

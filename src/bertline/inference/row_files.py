@@ -26,7 +26,7 @@ from bertline.kinds.base import InputColumn
 from bertline.tasks.cells import require_whole_characters, text_in
 from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, read_records
 
-RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
+RowFormat = Literal["txt", "csv", "tsv", "jsonl", "json", "xlsx", "parquet"]
 Row = dict[str, Any]
 
 LINE_COLUMN, TEXT_COLUMN = "line", "text"
@@ -57,7 +57,7 @@ def format_of(path: Path) -> RowFormat:
     kind = _BY_ENDING.get(Path(name.removesuffix(".gz")).suffix)
     if kind is None or (kind == "parquet" and name.endswith(".gz")):
         raise DataError(
-            f"{path}: the ending says no format; expected .txt, .csv, .tsv, .jsonl (each also with .gz) or .parquet."
+            f"{path}: the ending says no format; expected .txt, .csv, .tsv, .json, .jsonl (also .gz), .xlsx, .parquet."
         )
     return kind
 

@@ -101,10 +101,9 @@ class ClassificationTaskConfig(BaseTaskConfig):
         if self.threshold_metric is not None and self.multi_label:
             raise ValueError("threshold_metric is for one label a row; with multi_label, metric chooses the threshold")
         self.check_two_labels(self.labels)
-        if not self.multi_label and getattr(self.source, "label_separator", None) is not None:
-            raise ValueError(
-                "source.label_separator is for several labels per row; set multi_label: true or leave it null"
-            )
+        for key in () if self.multi_label else ("label_separator", "label_columns"):
+            if getattr(self.source, key, None) is not None:
+                raise ValueError(f"source.{key} is for several labels per row; set multi_label: true or leave it null")
         if self.shared_tokens == "marked" and not self.reads_pairs:
             raise ValueError(
                 "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"

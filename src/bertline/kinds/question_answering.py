@@ -528,7 +528,7 @@ def _marked(context: str, gold: str, predicted: str) -> str:
 
 def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list[Question]:
     """Read the questions of a SQuAD file of either version, plain or `.gz`: JSON of articles or, as `datasets` writes
-    it, JSONL or Parquet with a question a row.
+    it, JSONL, a JSON array or Parquet with a question a row.
 
     Raises:
         DataError: The file is not SQuAD, or a question is invalid and invalid questions are errors. The message names
@@ -536,7 +536,7 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
     """
     questions: dict[str, Question] = {}
     is_flat = Path(path.name.removesuffix(".gz")).suffix.lower() in (".jsonl", ".parquet")
-    for where, row in _flat_questions(path, bad_rows) if is_flat else _articles(path):
+    for where, row in _flat_questions(path, bad_rows) if is_flat else _articles(path, bad_rows):
         try:
             question = _question(row)
             if question.id in questions:
@@ -548,7 +548,7 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
     return [*questions.values()]
 
 
-def _articles(path: Path) -> Iterator[tuple[str, dict[Any, Any]]]:
+def _articles(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, dict[Any, Any]]]:
     """Yield, for each question, its place (for messages), and its JSON object with its article's title and context."""
     try:
         content = json.loads(decoded_text(path, "utf-8"))
@@ -558,10 +558,8 @@ def _articles(path: Path) -> Iterator[tuple[str, dict[Any, Any]]]:
             "line has to end in .jsonl."
         ) from error
     if isinstance(content, list):
-        raise DataError(
-            f"{path} is a JSON array, and a .json file is read as SQuAD, an object. Give rows an object a line, in a "
-            f"file that ends in .jsonl: jq -c '.[]' {path.name} > {path.stem}.jsonl"
-        )
+        yield from _flat_questions(path, bad_rows)
+        return
     for number, article in enumerate(_list(content, "data", f"{path}"), start=1):
         # Annotation tools omit titles; a number keeps the articles apart.
         title = str(_member(article, "title") or "").strip() or f"article {number}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import regex
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
@@ -23,6 +22,7 @@ from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, Tas
 from bertline.kinds.inputs import require_several, require_text, require_texts
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conllu, tagged_rows, tagged_splits
+from bertline.tasks.entities import WORD
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import ConlluSourceConfig
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
@@ -33,17 +33,6 @@ if TYPE_CHECKING:
 
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
-# Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
-# punctuation mark is a word. Marks, format characters and skin tones belong to the character before them, which may be
-# white space; two regional indicators (a flag), and pictographs behind a zero width joiner, are one character (UAX 29).
-_LETTER, _ATTACHED = r"\p{L}\p{N}_", r"\p{M}\p{Cf}\p{Emoji_Modifier}"
-_WORD = regex.compile(
-    rf"""[{_LETTER}][{_LETTER}{_ATTACHED}]*+(?:[-'’.@/&:][{_ATTACHED}]*+[{_LETTER}][{_LETTER}{_ATTACHED}]*+)*+
-    |\p{{Regional_Indicator}}{{2}}[{_ATTACHED}]*+
-    |\p{{Extended_Pictographic}}[{_ATTACHED}]*+(?:(?<=\u200d)\p{{Extended_Pictographic}}[{_ATTACHED}]*+)*+
-    |[^{_LETTER}\s\x1c-\x1f\p{{M}}\p{{Cf}}][{_ATTACHED}]*+""",
-    regex.VERBOSE,
-)
 Places = list[tuple[int, int]]
 """Start and end of each word in its text, in characters."""
 
@@ -354,7 +343,7 @@ def split_words(
     texts_and_places: list[tuple[str, Places]] = []
     for index, value in enumerate(require_several(texts, "texts")):
         if isinstance(value, str):
-            places = [match.span() for match in _WORD.finditer(require_text(value, f"texts[{index}]"))]
+            places = [match.span() for match in WORD.finditer(require_text(value, f"texts[{index}]"))]
             if tokenizer is not None:
                 (token_ids,) = token_ids_in_rows([[value[start:end] for start, end in places]], tokenizer)
                 places = [place for place, ids in zip(places, token_ids, strict=True) if ids]

@@ -24,8 +24,9 @@ from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conll, tagged_rows, tagged_splits
 from bertline.tasks.entities import OUTSIDE, entities, types_of
 from bertline.tasks.metrics import entities as metrics
-from bertline.tasks.source_config import ConllSourceConfig
+from bertline.tasks.source_config import ConllSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import num_rows_made, shortened
+from bertline.tasks.span_files import read_annotated
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class TokenClassificationTaskConfig(WordTaskConfig):
     """Tagging of words, such as names of people, places or parameters, with IOB2 tags (`O`, `B-TYPE`, `I-TYPE`)."""
 
     kind: Literal["token_classification"]
-    source: DocsParametersSourceConfig | ConllSourceConfig
+    source: DocsParametersSourceConfig | ConllSourceConfig | TableSourceConfig
     head: Literal["softmax", "crf"]
     """`softmax` scores each word by itself, `crf` whole tag sequences (conditional random field)."""
     outside_margin: Literal["none", "dev"]
@@ -56,6 +57,9 @@ class TokenClassificationTaskConfig(WordTaskConfig):
         WordTaskConfig.__post_init__(self)
         if self.outside_margin == "dev" and self.head == "crf":
             raise ValueError("outside_margin: dev is for head: softmax; a CRF decides on whole label sequences")
+        for key in ("text_pair_column", "label_columns", "label_pattern", "label_separator", "extra_tests"):
+            if getattr(self.source, key, None):
+                raise ValueError(f"source.{key} is for labels of texts, not for spans or tags; leave it out")
 
 
 class Entity(NamedTuple):
@@ -90,9 +94,10 @@ class TokenClassification(Tagging):
         label, with a warning: it cannot be learned, and its entities count as missed, as in the official scores.
         """
         match config.source:
-            case ConllSourceConfig():
-                splits, dropped = tagged_splits(config, read_conll, lambda sentence: types_of(sentence.tags))
-                types = config.source.types
+            case ConllSourceConfig() | TableSourceConfig():
+                read: Any = read_conll if isinstance(config.source, ConllSourceConfig) else read_annotated
+                splits, dropped = tagged_splits(config, read, lambda sentence: types_of(sentence.tags))
+                types = getattr(config.source, "types", None)
             case DocsParametersSourceConfig():
                 num_rows, seed = num_rows_made(config), config.split_seed
                 splits, dropped = docs_parameters_sentences(modules, config.source, num_train_rows=num_rows, seed=seed)
@@ -107,7 +112,7 @@ class TokenClassification(Tagging):
         if not known and splits["train"]:
             raise DataError(
                 f"tasks.{name}: all words of the {len(splits['train'])} train rows are tagged O: nothing to learn. "
-                "Check source.tag_column, or add rows with entities."
+                "Is the column of the tags or spans the right one? Name it, or add rows with entities."
             )
         for split in ("dev", "test"):
             if unknown := ", ".join(map(repr, sorted(types_by_split[split] - known))):

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from bertline.foundation.bad_rows import BadRow
 
 
-def json_object(content: str) -> dict[str, Any]:
-    """Parse a line as a JSON object.
+def json_object(value: Any, *, is_line: bool) -> dict[str, Any]:
+    """Return a line, or a parsed JSON value, as a row; of spaCy's pairs of text and object, the object with the `text`.
 
     Raises:
         BadRow: Reason `not_json` or `half_character`. The caller adds file and line to the message.
     """
     try:
-        value = json.loads(content)
+        value = json.loads(value) if is_line else value
     except (ValueError, RecursionError) as error:
         raise BadRow("not_json", f"it is not JSON ({error}); each line must be one JSON object") from error
+    if isinstance(value, list) and [*map(type, value)] == [str, dict]:
+        value = {"text": value[0], **value[1]}
     if not isinstance(value, dict):
-        raise BadRow("not_json", f"it is a JSON {type(value).__name__}; each line must be one JSON object")
+        raise BadRow("not_json", f"it is a JSON {type(value).__name__}; each row must be one JSON object")
     require_whole_characters(value)
     return value
 
@@ -64,6 +68,24 @@ def text_in(value: object) -> str | None:
     if isinstance(value, float) and value.is_integer() and abs(value) <= _MOST_WHOLE:
         return str(int(value))
     return str(value).strip()
+
+
+def list_in(value: object) -> object:
+    """Return the list that a cell of text shows as JSON or as Python prints it; any other cell unchanged.
+
+    Example:
+        >>> list_in("['a', 'b']"), list_in('["a"]'), list_in("['a' 'b']"), list_in("[a]"), list_in([1])
+        (['a', 'b'], ['a'], "['a' 'b']", '[a]', [1])
+    """
+    if not isinstance(value, str) or not (text := value.strip()).startswith("["):
+        return value
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            parsed = parse(text)
+            # Python reads the two words of NumPy's ['a' 'b'] as one.
+            if isinstance(parsed, list) and (parse is json.loads or repr(parsed) == text):
+                return parsed
+    return value
 
 
 def one_line(text: str) -> str:

@@ -1,13 +1,27 @@
-"""Entities as tags of words: conversion of other schemes to IOB2, and labels."""
+"""Entities as tags of words: the words of a text, conversion of other schemes to IOB2, and labels."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
+import regex
+
 OUTSIDE = "O"
 TAG = re.compile(r"[BIESLUMW]-\S+|O")
 """A tag of IOB1, IOB2 or IOBES, or of the same under other letters: BILOU has L and U for E and S, BMES M for I."""
+
+# Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
+# punctuation mark is a word. Marks, format characters and skin tones belong to the character before them, which may be
+# white space; two regional indicators (a flag), and pictographs behind a zero width joiner, are one character (UAX 29).
+_LETTER, _ATTACHED = r"\p{L}\p{N}_", r"\p{M}\p{Cf}\p{Emoji_Modifier}"
+WORD = regex.compile(
+    rf"""[{_LETTER}][{_LETTER}{_ATTACHED}]*+(?:[-'’.@/&:][{_ATTACHED}]*+[{_LETTER}][{_LETTER}{_ATTACHED}]*+)*+
+    |\p{{Regional_Indicator}}{{2}}[{_ATTACHED}]*+
+    |\p{{Extended_Pictographic}}[{_ATTACHED}]*+(?:(?<=\u200d)\p{{Extended_Pictographic}}[{_ATTACHED}]*+)*+
+    |[^{_LETTER}\s\x1c-\x1f\p{{M}}\p{{Cf}}][{_ATTACHED}]*+""",
+    regex.VERBOSE,
+)
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:

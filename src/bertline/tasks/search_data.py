@@ -27,7 +27,7 @@ from bertline.tasks.source_config import (
 )
 from bertline.tasks.source_files import capped, cut_by_key, drop_repeated, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
-from bertline.tasks.table_source import JSON_LINES, Record, parsed_records
+from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, Record, parsed_records
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource
@@ -138,7 +138,7 @@ def _judged(
 ) -> _Judged:
     judged: _Judged = {}
     for number, line in numbered_lines(path):
-        if not line.strip() or (number == 1 and line.casefold().startswith("query-id")):
+        if not line.strip() or (number == 1 and re.match("query[-_ ]?id", line, re.IGNORECASE)):
             continue
         where = f"{path}:{number}"
         query, document, relevance = collection.judgement_in(line) or ("", "", None)
@@ -201,36 +201,42 @@ def _existing(folder: str, name: str) -> Path:
 
 
 def _beir_collection(source: BeirSourceConfig, bad: BadRows) -> _Collection:
-    """Return the parts of a BEIR folder (arXiv 2104.08663).
+    """Return the parts of a BEIR folder (arXiv 2104.08663), or of one like it.
 
-    `corpus.jsonl` has `_id`, `text` and, if present, `title`; `queries.jsonl` has `_id` and `text`. A qrels file has
-    query, document and relevance between tabs, with or without the header `query-id ...`.
+    `corpus.jsonl`, or `.csv` and the like, has `_id` or `id`, `text` and, if present, `title`; so has `queries.jsonl`.
+    A qrels file has query, document and relevance between tabs or commas, with or without a header `query-id ...`.
     """
 
     def judgement_in(line: str) -> _Judgement | None:
-        fields = [field.strip() for field in line.split("\t")]
+        fields = [field.strip() for field in line.split("\t" if "\t" in line else ",")]
         return (fields[0], fields[1], relevance_of(fields[2])) if len(fields) == 3 else None
 
     files = {"train": source.train_qrels, "dev": source.dev_qrels, "test": source.test_qrels}
     return _Collection(
-        documents=_beir_texts(_existing(source.path, "corpus.jsonl"), bad, title_key="title"),
-        queries=_beir_texts(_existing(source.path, "queries.jsonl"), bad, title_key=""),
+        documents=_beir_texts(_table(source.path, "corpus"), bad, title_key="title"),
+        queries=_beir_texts(_table(source.path, "queries"), bad, title_key=""),
         judgements={split: _existing(source.path, name) for split, name in files.items() if name is not None},
         judgement_in=judgement_in,
-        expected="query id, document id and whole number between tabs",
+        expected="query id, document id and whole number between tabs or commas",
     )
+
+
+def _table(folder: str, name: str) -> Path:
+    tables = [path for ending in FORMATS_BY_ENDING for path in Path(folder).glob(f"{name}{ending}*")]
+    return tables[0] if len(tables) == 1 else _existing(folder, f"{name}.jsonl")
 
 
 def _beir_texts(path: Path, bad: BadRows, *, title_key: str) -> list[_Text]:
     def parse(record: Record) -> _Text:
-        identity, value, title = (record.values.get(key) for key in ("_id", "text", title_key))
+        identity = record.values.get("_id", record.values.get("id"))
+        value, title = (record.values.get(key) for key in ("text", title_key))
         if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():
             raise BadRow("malformed_line", f"it has the _id {identity!r}; expected a text or a whole number")
         if (text := text_in(value)) is None:
             raise BadRow("malformed_line", f"it has {value!r} as its text; expected a text")
         return _Text(f"{path}:{record.line}", str(identity), one_line(text), one_line(text_in(title) or ""))
 
-    return parsed_records(path, JSON_LINES, bad, parse)
+    return parsed_records(path, replace(JSON_LINES, format="auto"), bad, parse)
 
 
 def _records(path: Path, begin: str, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:

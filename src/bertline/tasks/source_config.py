@@ -32,22 +32,22 @@ class FilesSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSourceConfig(FilesSourceConfig):
-    """The user's own files: CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet)."""
+    """The user's own files: CSV, TSV, JSONL, JSON arrays, Excel or Parquet (`.gz` too, except the last two)."""
 
     kind: Literal["table"]
-    format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
+    format: Literal["auto", "csv", "tsv", "jsonl", "json", "xlsx", "parquet"]
     extra_tests: dict[str, str]
     """Additional test files by name (MNLI's `mismatched`); each is scored separately, as the split `test_NAME`."""
     text_column: str | int
     """Name of the text column, or its number from 0 if the file has no header."""
     text_pair_column: str | int | None
     """Column of the second text, for pairs; None: single texts."""
-    label_column: str | int
-    """Column of the label."""
+    label_column: str | int | None
+    """Column of the label; None: `label_columns` has them."""
     label_pattern: str | None
     """Regular expression whose first group is the label (`^(\\w+):` gives NUM for `NUM:dist`); None takes the cell."""
     label_separator: str | None
-    """Separator between the labels of a row (multi-label). JSONL and Parquet may contain lists instead."""
+    """Separator between the labels of a row (multi-label). A cell may contain a list instead."""
     header: bool
     """Whether the first line names the columns."""
     quoting: bool
@@ -64,10 +64,14 @@ class TableSourceConfig(FilesSourceConfig):
     """Handling of rows with an empty text, a missing, unknown or non-numeric label, or a wrong number of fields."""
     group_column: str | int | None = None
     """Column that is equal in rows that are not independent, such as their patient or author. A group must be in one
-    split, and verdicts count it as one row; None: all rows are independent."""
+    split, and verdicts count it as one row; None: all rows are independent. Of one word a row: its sentence."""
+    label_columns: tuple[str | int, ...] | None = None
+    """A column for each label (multi-label), whose cells are 0 or 1, or false or true; `label_column` is None then."""
 
     def __post_init__(self) -> None:
         check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
+        if (self.label_column is None) == (self.label_columns is None):
+            raise ValueError("give either label_column or label_columns, and null for the other")
         if self.label_separator == "":
             raise ValueError("label_separator is empty; give what stands between labels, or null")
         if self.label_pattern is not None:
@@ -173,7 +177,7 @@ class SquadSourceConfig(FilesSourceConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeirSourceConfig:
-    """BEIR folder: corpus.jsonl, queries.jsonl, qrels/train.tsv, dev.tsv, test.tsv (`.gz` too)."""
+    """BEIR folder: corpus.jsonl, queries.jsonl (or .csv ...), qrels/train.tsv, dev.tsv, test.tsv (`.gz` too)."""
 
     kind: Literal["beir"]
     path: str

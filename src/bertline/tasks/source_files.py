@@ -239,7 +239,7 @@ def no_rows(name: str, split: SplitName, dropped: Counter[str]) -> str:
         advice = "Its rows are in other splits, too: give each split a file of its own, or give train alone, and the "
         advice += "others are cut from it."
     else:
-        advice = "Give its file in the task's source, raise dev_fraction or test_fraction, or add rows."
+        advice = "Give its file in the task's source, raise dev_fraction or test_fraction, or add rows, three a label."
     return f"tasks.{name}: the {split} split has no rows. {advice}" + (
         f" Rows were left out ({left_out}); is the source read as it is meant?" if left_out else ""
     )

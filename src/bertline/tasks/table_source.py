@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar, cast
+from typing import IO, Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +25,12 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import progress
 from bertline.foundation.text_files import opened_text
-from bertline.tasks.cells import json_object, label_in, text_in
+from bertline.tasks.cells import json_object, label_in, list_in, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig, check_delimiting
 from bertline.tasks.source_files import Label, LabelledRow, LabelledSplits, split_files, with_all_splits
 
-TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+TableFormat = Literal["csv", "tsv", "jsonl", "json", "xlsx", "parquet"]
 Parsed = TypeVar("Parsed")
 
 FORMATS_BY_ENDING: dict[str, TableFormat] = {
@@ -36,10 +38,13 @@ FORMATS_BY_ENDING: dict[str, TableFormat] = {
     ".tsv": "tsv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
+    ".xlsx": "xlsx",
     ".parquet": "parquet",
 }
 # A list that Python or pandas wrote into a cell of text.
 _PRINTED_LIST = re.compile(r"""\s*(\[.*\]|[({]\s*['"].*[)}])\s*""", re.DOTALL)
+_PEEKED = 1000  # characters
 _QUOTES_HINT = "If the file has quotes that do not pair up, set quoting to false; else fix the row."
 
 
@@ -67,7 +72,7 @@ class Record:
     """One row of a table."""
 
     where: str
-    """File and line, such as `train.tsv:17` (Parquet: row, from 1)."""
+    """File and line, such as `train.tsv:17` (Parquet, Excel, a JSON array: row, from 1)."""
     values: dict[str | int, Any]
     """Cells by column name, or by column number from 0 if the file has no header."""
 
@@ -78,7 +83,7 @@ class Record:
 
 
 def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = None) -> Iterator[Record]:
-    """Yield the rows of a CSV, TSV, JSONL or Parquet file (`.gz` too, except Parquet). Blank lines are skipped.
+    """Yield the rows of a CSV, TSV, JSON, Excel or Parquet file (`.gz` too, except the last two), without blank lines.
 
     Args:
         path: The file.
@@ -95,33 +100,40 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     kind = FORMATS_BY_ENDING.get(ending) if layout.format == "auto" else layout.format
     if kind is None:
-        raise DataError(f"{path}: the ending {ending!r} tells no format. Set format to csv, tsv, jsonl or parquet.")
+        raise DataError(f"{path}: the ending {ending!r} tells no format. Set it to {', '.join(get_args(TableFormat))}.")
     if bad_rows is None:
         errors = BadRows("error", option=None)
         yield from (record for record in read_records(path, layout, errors) if not errors.num_errors)
         errors.end()
         return
-    if kind == "parquet":
-        yield from _parquet_records(path)
+    if kind in ("parquet", "xlsx"):
+        is_sheet = kind == "xlsx"
+        yield from _named(path, _sheet(path), layout, bad_rows) if is_sheet else _parquet_records(path)
         return
+    is_json = kind in ("json", "jsonl")
     # newline="" leaves line ends inside quoted fields to the csv module.
-    newline = "" if layout.quoting and kind != "jsonl" else "\n"
+    newline = "" if layout.quoting and not is_json else "\n"
     with opened_text(path, layout.encoding, newline=newline) as handle:
-        if kind == "jsonl":
-            yield from _json_records(path, handle, bad_rows)
+        if is_json:
+            yield from _json_records(path, handle, bad_rows, by_lines=kind == "jsonl")
         else:
             separator = layout.separator or ("," if kind == "csv" else "\t")
-            yield from _delimited_records(path, handle, separator, layout, bad_rows)
+            lines = (
+                quoted_rows(handle, separator, where=str(path), hint=_QUOTES_HINT)
+                if layout.quoting
+                else unquoted_rows(handle, separator, layout.max_fields)
+            )
+            yield from _named(path, lines, layout, bad_rows)
 
 
 def parsed_records(
     path: Path, layout: TableLayout, bad_rows: BadRows, parse: Callable[[Record], Parsed]
 ) -> list[Parsed]:
     """Parse the rows of a file; `parse` raises `BadRow` for an invalid one, with a message without its place."""
-    return _parsed(read_records(path, layout, bad_rows), str(path), bad_rows, parse)
+    return parsed(read_records(path, layout, bad_rows), str(path), bad_rows, parse)
 
 
-def _parsed(
+def parsed(
     records: Iterable[Record], source: str, bad_rows: BadRows, parse: Callable[[Record], Parsed]
 ) -> list[Parsed]:
     """Parse records of a source.
@@ -163,17 +175,37 @@ def value_in(record: Record, column: str | int, option: str = "") -> Any:
     return record.values[column]
 
 
-def _json_records(path: Path, lines: Iterable[str], bad_rows: BadRows) -> Iterator[Record]:
-    for line, content in enumerate(lines, start=1):
-        content = content.removeprefix("\ufeff").strip()
-        if not content:
+def _json_records(path: Path, handle: IO[str], bad_rows: BadRows, *, by_lines: bool) -> Iterator[Record]:
+    """Yield the rows of JSON Lines or of an array; `by_lines` expects lines, unless the file begins an array."""
+    rows = None
+    if not by_lines or handle.read(_PEEKED).lstrip("\ufeff \t\r\n").startswith("["):
+        handle.seek(0)
+        rows = _json_array(path, handle.read().removeprefix("\ufeff"))
+    handle.seek(0)
+    for number, each in enumerate(handle if rows is None else rows, start=1):
+        if rows is None and not (each := each.removeprefix("\ufeff").strip()):
             continue
         try:
-            values = json_object(content)
+            values = json_object(each, is_line=rows is None)
         except BadRow as bad:
-            bad_rows.report(bad.reason, f"{path}:{line}: {bad}.", bad.advice)
+            bad_rows.report(bad.reason, f"{path}:{number}: {bad}.", bad.advice)
             continue
-        yield Record(f"{path.name}:{line}", cast("dict[str | int, Any]", values))
+        yield Record(f"{path.name}:{number}", cast("dict[str | int, Any]", values))
+
+
+def _json_array(path: Path, content: str) -> list[Any] | None:
+    """Return the rows of a JSON file: its array, or that which its object has as `data` or `annotations`; None: the
+    file has a value a line."""
+    try:
+        whole = json.loads(content)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            return None
+        raise DataError(f"{path}:{error.lineno} is not JSON ({error.msg}). Is the file whole?") from error
+    for key in ("data", "annotations"):
+        if isinstance(whole, dict) and isinstance(whole.get(key), list):
+            return cast("list[Any]", whole[key])
+    return whole if isinstance(whole, list) else [whole]
 
 
 def _parquet_records(path: Path) -> Iterator[Record]:
@@ -185,23 +217,57 @@ def _parquet_records(path: Path) -> Iterator[Record]:
         raise DataError(f"{path} is not a whole Parquet file ({error}). Copy it again.") from error
 
 
-def _delimited_records(
-    path: Path, handle: IO[str], separator: str, layout: TableLayout, bad_rows: BadRows
+def class_names_in(path: Path, column: str | int | None) -> list[str] | None:
+    """Return the names of the classes of a column that `datasets` wrote into the metadata of a Parquet file."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except pa.ArrowInvalid:  # another format
+        return None
+    return class_names(
+        json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {}).get(column, {})
+    )
+
+
+def class_names(feature: Any) -> list[str] | None:
+    """Return the names of a class label of `datasets`, or of a list of them, in its features as dictionaries."""
+    feature = feature[0] if isinstance(feature, list) else feature
+    feature = feature.get("feature", feature)
+    return feature["names"] if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+
+
+def named_class(value: Any, names: list[str]) -> Any:
+    """Return the name of a class by its number, None for a negative number, and of a list those of all its numbers."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return [named_class(each, names) for each in value]
+    return value if value is None else names[value] if 0 <= value < len(names) else None
+
+
+def _sheet(path: Path) -> list[tuple[int, int, list[Any]]]:
+    """Return the rows of the first sheet of an Excel file, numbered, without blank ones."""
+    try:
+        import pandas
+
+        cells = pandas.read_excel(path, header=None, dtype=object, keep_default_na=False).to_numpy().tolist()
+    except ImportError as error:
+        how = "Install both (pip install pandas openpyxl), or save the sheet as CSV."
+        raise DataError(f"{path}: .xlsx files are read by pandas and openpyxl ({error}). {how}") from error
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is not a whole .xlsx file ({error}). Save it again.") from error
+    return [(number, 1, row) for number, row in enumerate(cells, start=1) if any(cell != "" for cell in row)]
+
+
+def _named(
+    path: Path, lines: Iterable[tuple[int, int, list[Any]]], layout: TableLayout, bad_rows: BadRows
 ) -> Iterator[Record]:
     """Yield the rows of CSV, TSV and similar files. A quote that swallowed lines is an error even if invalid rows are
     skipped, because the number of lost rows is unknown."""
-    lines = (
-        quoted_rows(handle, separator, where=str(path), hint=_QUOTES_HINT)
-        if layout.quoting
-        else unquoted_rows(handle, separator, layout.max_fields)
-    )
     names: list[str | int] | None = None
     width: int | None = None
     for line, num_lines, fields in lines:
         if line == 1:
-            fields[0] = fields[0].removeprefix("\ufeff")
+            fields[0] = str(fields[0]).removeprefix("\ufeff")
         if names is None and layout.header:
-            names = [field.strip() for field in fields]
+            names = [str(field).strip() for field in fields]
             check_header(str(path), line, names)
             width = len(names)
             continue
@@ -238,7 +304,10 @@ def _labelled(
     bad_rows: BadRows,
 ) -> list[LabelledRow[Label]]:
     def row(record: Record) -> LabelledRow[Label]:
-        value = value_in(record, config.label_column, "source.label_column")
+        if (marks := getattr(config, "label_columns", None)) is not None:
+            value: object = [str(column) for column in marks if _is_marked(record, column)]
+        else:
+            value = value_in(record, cast("str | int", config.label_column), "source.label_column")
         pair, column = config.text_pair_column, config.group_column
         group = None if column is None else label_in(value_in(record, column, "source.group_column"))
         if group == "":
@@ -251,7 +320,14 @@ def _labelled(
             group,
         )
 
-    return _parsed(records, source, bad_rows, row)
+    return parsed(records, source, bad_rows, row)
+
+
+def _is_marked(record: Record, column: str | int) -> bool:
+    mark = label_in(value := value_in(record, column, "source.label_columns"))
+    if mark not in ("0", "1", "false", "true"):
+        raise BadRow("no_mark", f"column {column!r} (source.label_columns) is {value!r}; expected 0, 1, true or false")
+    return mark in ("1", "true")
 
 
 def _text(record: Record, column: str | int, option: str) -> str:
@@ -276,12 +352,13 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label], bad_ro
     if config.extra_tests and folder.is_file():
         raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
     pattern = None if config.label_pattern is None else re.compile(config.label_pattern)
-    labels = read_labels(pattern, config.label_separator, None)
+
+    def rows_of(path: Path) -> list[LabelledRow[Label]]:
+        labels = read_labels(pattern, config.label_separator, class_names_in(path, config.label_column))
+        return _labelled(read_records(path, layout, bad_rows), str(path), config, labels, bad_rows)
+
     files = split_files(config) | {f"test_{name}": folder / file for name, file in config.extra_tests.items()}
-    return {
-        split: _labelled(read_records(path, layout, bad_rows), str(path), config, labels, bad_rows)
-        for split, path in files.items()
-    }
+    return {split: rows_of(path) for split, path in files.items()}
 
 
 def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
@@ -296,8 +373,7 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: 
                 f"revision {config.revision!r}): {error}"
             ) from error
         # With several labels per row, the feature is a list of class labels.
-        feature = data.features.get(config.label_column)
-        names = getattr(getattr(feature, "feature", feature), "names", None)
+        names = class_names(data.features.to_dict().get(config.label_column, {}))
         records = (Record(f"{split}:{number}", cast(Any, values)) for number, values in enumerate(data, start=1))
         return _labelled(records, f"{config.name}/{split}", config, read_labels(None, None, names), bad_rows)
 
@@ -351,8 +427,7 @@ class SeveralLabels:
             raise BadRow(
                 "unknown_label",
                 f"the label is {value!r:.80}; expected a word or a number",
-                "Spans, such as Doccano's, are of a token classification: export them as CoNLL, a word and its tag a "
-                "line.",
+                "Spans, such as Doccano's, are for a token_classification.",
             )
         else:
             word = value.strip() if isinstance(value, str) else label_in(value)
@@ -364,6 +439,7 @@ class SeveralLabels:
         Raises:
             BadRow: The cell is no list of names; a label is an unknown class index or does not match the pattern.
         """
+        value = list_in(value) if self.pattern is None else value
         values: Iterable[object] = [value]
         if is_list := isinstance(value, list | tuple | np.ndarray):
             values = value

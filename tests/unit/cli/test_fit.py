@@ -45,6 +45,13 @@ def test_frames_datasets_and_lists_have_the_same_cells() -> None:
     for table in (rows(6), frame, datasets.Dataset.from_list(rows(6))):
         assert _columns("train", table, asked)[0] == expected
     assert list(_columns("train", frame, asked)[1]) == list("abcdef")
+    both = {"text_column": "body", "label_columns[0]": "even", "label_columns[1]": "who"}
+    assert _columns("train", rows(6), both)[0] == expected
+    tags = datasets.List(datasets.ClassLabel(names=["O", "B-PER"]))
+    of_words = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "tags": tags})
+    tagged = datasets.Dataset.from_list([{"tokens": ["Ada", "met"], "tags": [1, 0]}], features=of_words)
+    words = _columns("train", tagged, {"text_column": "tokens", "label_column": "tags"})[0]
+    assert words == [(["Ada", "met"], ["B-PER", "O"])]
     names = datasets.Features({"body": datasets.Value("string"), "even": datasets.ClassLabel(names=["yes", "no"])})
     named = datasets.Dataset.from_list([{"body": "a", "even": 1}, {"body": "b", "even": -1}], features=names)
     assert _columns("train", named, {"text_column": "body", "label_column": "even"})[0] == [("a", "no"), ("b", None)]
@@ -77,6 +84,23 @@ def test_a_wrong_start_is_found_before_rows_are_read(
     table: Any = ["no row"] if problem == "does not exist" else rows()
     with pytest.raises(BertlineError, match=problem):
         bertline.fit(table, text="body", label="even", start_from=start, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "problem"),
+    [
+        ({"body": "Ada met", "marks": [(0, 3, "X"), (0, 7, "X")]}, {"text": "body", "label": "marks"}, "overlap"),
+        ({"w": ["Ada"], "t": ["B-X", "O"]}, {"text": "w", "label": "t"}, "expected a tag for each"),
+        ({"text": "a", "one": 1, "two": "x"}, {"label": ["one", "two"]}, r"column 'two' \(label\) is 'x'"),
+    ],
+)
+def test_spans_tags_and_columns_of_labels_are_read_as_from_files(
+    here: Path, row: dict[str, Any], columns: dict[str, Any], problem: str
+) -> None:
+    good = {"body": "Ada met", "marks": [(0, 3, "X")], "w": ["a"], "t": ["O"], "text": "b", "one": 0, "two": 1}
+    quick = {key: value for key, value in QUICK.items() if key not in ("threshold_metric", "max_length")}
+    with pytest.raises(DataError, match=rf"train, index 1: .*{problem}"):
+        bertline.fit([good, {**good, **row}, good], **columns, start_from="start", **quick)
 
 
 def test_what_cannot_be_read_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

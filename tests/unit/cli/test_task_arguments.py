@@ -16,6 +16,7 @@ from bertline.cli.task_arguments import (
     format_of,
     given_files,
     placed,
+    search_task,
     task_name_of,
     task_of_files,
     what_is_read,
@@ -32,6 +33,7 @@ FILES = {
     "tsv": "text\tlabel\n" + "".join(f"text, number {i}\t{'ab'[i % 2]}\n" for i in range(60)),
     "jsonl": "".join(f'{{"text": "number {i}", "label": "{"ab"[i % 2]}"}}\n' for i in range(60)),
     "conll": CONLL,
+    "json": json.dumps([{"text": f"number {i}", "label": "ab"[i % 2]} for i in range(60)], indent=2),
 }
 
 
@@ -61,11 +63,13 @@ def test_each_format_is_told_by_its_ending_and_one_file_becomes_three_splits(tmp
 
 def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
     rows = [{"id": "1", "context": "It rained.", "question": "What?", "answers": {"text": ["It"], "answer_start": [0]}}]
+    (tmp_path / "d.json").write_text(json.dumps(rows))
+    (tmp_path / "e.json").write_text('{"version": "2.0", "data": [{"title": "a", "paragraphs": []}]}')
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     pq.write_table(pa.table({"context": ["a"], "question": ["b"]}), tmp_path / "b.parquet")
     (tmp_path / "c.jsonl").write_text(json.dumps(rows[0]) + "\n")
-    found = [format_of(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.jsonl")]
-    assert found == ["squad", "parquet", "squad"]
+    found = [format_of(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.jsonl", "d.json", "e.json")]
+    assert found == ["squad", "parquet", "squad", "squad", "squad"]
 
 
 def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None:
@@ -90,9 +94,64 @@ def test_columns_whose_names_are_numbers_are_found(tmp_path: Path, kind: str) ->
     assert built(given, tmp_path, kind=kind, text_column=0, label_column=1)["train_rows"] > 30
 
 
-def test_a_json_array_is_told_how_it_becomes_rows(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.json is a JSON array, .* jq -c '\.\[\]' a\.json > a\.jsonl"):
-        built(given_text(tmp_path, '[{"text": "a", "label": "b"}]', "a.json"), tmp_path)
+def test_a_column_of_marks_for_each_label_is_a_task_of_several_labels(tmp_path: Path) -> None:
+    rows = "".join(f"number {i},{i % 2},{('False', 'True')[i % 3 == 0]},x\n" for i in range(60))
+    given = given_text(tmp_path, f"text,odd,third,label\n{rows}")
+    task = task_of_files(given, None, {"label_columns": ["odd", "third"]}, shipped_task)
+    told = "rows.csv as csv, classification: text_column=text, label_columns=[odd,third], not read: label"
+    assert task["multi_label"] and what_is_read(task, given) == told
+    assert built(given, tmp_path, label_columns=["odd", "third"])["num_labels"] == 2
+    train = pq.read_table(tmp_path / "rows/train.parquet").to_pylist()
+    assert all(row["labels"] == [i % 2, int(i % 3 == 0)] for row in train for i in [int(row["texts"].split()[1])])
+    with pytest.raises(DataError, match=r"no column 'fifth' \(label_columns\)"):
+        task_of_files(given, None, {"label_columns": ["odd", "fifth"]}, shipped_task)
+    given = given_text(tmp_path, f"text,odd,third,label\nlast,2,true,x\n{rows}")
+    with pytest.raises(DataError, match=r"column 'odd' \(source.label_columns\) is '2'; expected 0, 1, true or false"):
+        built(given, tmp_path, label_columns=["odd", "third"])
+    with pytest.raises(ConfigError, match="give either label_column or label_columns"):
+        built(given, tmp_path, label_columns=["odd"], label_column="third")
+
+
+@pytest.mark.parametrize(
+    ("names", "qrels"),
+    [
+        (("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"), {"test_qrels": "qrels/test.tsv"}),
+        (
+            ("corpus.csv", "queries.tsv", "qrels/test.tsv", "qrels/train.tsv"),
+            {"test_qrels": "qrels/test.tsv", "train_qrels": "qrels/train.tsv"},
+        ),
+        (("corpus.jsonl", "queries.jsonl", "qrels/train.tsv"), {"test_qrels": "qrels/train.tsv"}),
+        (("corpus.json", "queries.jsonl.gz", "qrels.csv"), {"test_qrels": "qrels.csv"}),
+    ],
+)
+def test_a_folder_of_documents_queries_and_judgements_is_a_search(
+    tmp_path: Path, names: tuple[str, ...], qrels: dict[str, str]
+) -> None:
+    assert search_task(tmp_path, shipped_task) is None and search_task(None, shipped_task) is None
+    (tmp_path / "qrels").mkdir()
+    for name in names[:2]:
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match="has a corpus and queries, and no qrels.tsv"):
+        search_task(tmp_path, shipped_task)
+    (tmp_path / names[2]).touch()
+    for name in names[3:]:
+        (tmp_path / name).touch()
+    task = search_task(tmp_path, shipped_task)
+    assert task is not None and validated("search", task).kind == "retrieval"
+    assert {key: name for key, name in task["source"].items() if key.endswith("qrels") and name} == qrels
+
+
+@pytest.mark.parametrize(
+    ("number", "problem"),
+    [
+        (12, "has no rows. .* or add rows, three a label"),
+        (10_000, "10000 rows have 10000 different labels .*right column"),
+    ],
+)
+def test_a_label_for_each_row_is_named_as_the_cause(tmp_path: Path, number: int, problem: str) -> None:
+    rows = "".join(f"text {i},label {i}\n" for i in range(number))
+    with pytest.raises(DataError, match=problem):
+        built(given_text(tmp_path, f"text,label\n{rows}"), tmp_path)
 
 
 def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: Path) -> None:

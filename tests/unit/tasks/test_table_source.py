@@ -6,6 +6,8 @@ import csv
 import gzip
 import json
 import re
+import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,16 @@ from hypothesis import strategies as st
 
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
-from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, TableLayout, parsed_records, read_records
+from bertline.tasks.table_source import (
+    ANumber,
+    OneLabel,
+    SeveralLabels,
+    TableLayout,
+    parsed_records,
+    read_records,
+    table_rows,
+)
+from shipped_tasks import shipped
 
 ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]
 
@@ -34,12 +45,51 @@ def tables(tmp_path):
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(csv_text.encode()))
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
+    (tmp_path / "rows.json").write_text(f"\ufeff\n{json.dumps(ROWS, indent=2)}\n")
+    (tmp_path / "array.jsonl").write_text(json.dumps(ROWS))
+    (tmp_path / "lines.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "object.json").write_text(json.dumps({"schema": {}, "data": ROWS}))
+    (tmp_path / "rows.json.gz").write_bytes(gzip.compress(json.dumps(ROWS).encode()))
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.jsonl", "rows.csv.gz", "rows.parquet"])
+TABLES = ["rows.csv", "rows.tsv", "rows.jsonl", "rows.csv.gz", "rows.parquet", "rows.json", "array.jsonl", "lines.json"]
+
+
+@pytest.mark.parametrize("name", [*TABLES, "object.json", "rows.json.gz"])
 def test_every_format_gives_the_same_rows(tables, name):
     assert [record.values for record in read_records(tables / name, layout())] == ROWS
+
+
+def test_the_first_sheet_of_an_excel_file_is_a_table(tmp_path):
+    pytest.importorskip("openpyxl")
+    rows = [{"text": "NA", "label": 3, "flag": True}, {"text": "b", "label": 1.5, "flag": ""}]
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as writer:
+        pd.DataFrame(rows).to_excel(writer, sheet_name="one", index=False)
+        pd.DataFrame([{"other": 1}]).to_excel(writer, sheet_name="two", index=False)
+    records = list(read_records(tmp_path / "a.xlsx", layout()))
+    assert [record.values for record in records] == rows and [record.line for record in records] == ["2", "3"]
+    assert [*next(read_records(tmp_path / "a.xlsx", layout(header=False))).values] == [0, 1, 2]
+    assert "not a whole .xlsx file" in damaged(tmp_path, "b.xlsx", b"no archive")
+
+
+def test_an_excel_file_without_its_readers_names_them(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as file:
+        file.writestr("xl/workbook.xml", "")
+    with pytest.raises(DataError, match="a.xlsx: .* pandas and openpyxl .*pip install pandas openpyxl"):
+        list(read_records(tmp_path / "a.xlsx", layout()))
+
+
+@pytest.mark.parametrize("reader", [OneLabel, SeveralLabels])
+def test_numbers_of_classes_that_a_parquet_file_names_are_labels_by_name(tmp_path, reader):
+    features = {"text": {"_type": "Value"}, "label": {"names": ["no", "yes"], "_type": "ClassLabel"}}
+    table = pa.table({"text": ["a", "b"], "label": [1, 0]})
+    described = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    pq.write_table(described, tmp_path / "a.parquet")
+    config = shipped("table", tmp_path / "a.parquet").source
+    labels = [row.label for row in table_rows(config, reader, BadRows("error"))["train"]]
+    assert labels == (["yes", "no"] if reader is OneLabel else [("yes",), ("no",)])
 
 
 @pytest.mark.parametrize("every_s", [0.0, 10.0])
@@ -76,7 +126,9 @@ def damaged(tmp_path, name, content, **changes):
         ("d.csv", b"a,b\n1\n", 2, "1 fields, the header has 2"),
         ("e.csv", b"a,b\n1,2\n1,\xe9\n", 3, "not text in utf-8"),
         ("f.jsonl", b'{"a": 1}\n\n{"a": \n', 3, "not JSON"),
-        ("g.jsonl", b'["a"]\n', 1, "JSON list"),
+        ("g.jsonl", b'{}\n["a"]\n', 2, "JSON list"),
+        ("i.json", b'[{"a": 1},\n{"a": 2}', 2, "Is the file whole?"),
+        ("j.json", b'[{"a": 1}, 3]', 2, "JSON int"),
         ("h.csv", b"a,a\n1,2\n", 1, "'a' twice"),
     ],
 )
@@ -87,7 +139,7 @@ def test_damage_is_named_with_its_line(tmp_path, name, content, line, says):
 
 
 def test_files_that_cannot_be_read_say_why(tmp_path):
-    assert "csv, tsv, jsonl or parquet" in damaged(tmp_path, "rows.txt", b"")
+    assert "csv, tsv, jsonl, json, xlsx, parquet" in damaged(tmp_path, "rows.txt", b"")
     assert "gzip" in damaged(tmp_path, "rows.csv.gz", b"no gzip")
     assert "Parquet" in damaged(tmp_path, "rows.parquet", b"no parquet")
     assert "Python does not know" in damaged(tmp_path, "rows.csv", b"a\n", encoding="klingon")
@@ -172,6 +224,7 @@ def test_one_label_is_a_word(value, label):
         ("a|b", ("a", "b")), ("b | a |b|", ("b", "a")), ("", ()), (None, ()), ([], ()), (float("nan"), ()),
         (["x", " y ", "x", None], ("x", "y")), ([1, "1.0", "True"], ("1", "true")), ("1|1.0|2", ("1", "2")),
         (np.array(["x", "y"]), ("x", "y")), ([1, 2.0], ("1", "2")), ("(see b)", ("(see b)",)), ("[a]|b", ("[a]", "b")),
+        ("['a', 'b']", ("a", "b")), ('["a|b"]', ("a|b",)), ("[]", ()),
     ],
 )  # fmt: skip
 def test_several_labels_are_a_list_or_words_between_separators(value, labels):
@@ -202,7 +255,6 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
                 [True, False],
                 [0.2, 0.7],
                 np.array([1.0, 0.0, 1.0]),
-                "['a', 'b']",
                 "[a, b]",
                 "('a', 'b')",
                 "{'a'}",
@@ -224,7 +276,7 @@ def test_what_is_no_label_says_why(labels, value, reason, says):
     with pytest.raises(BadRow) as error:
         labels(value)
     assert error.value.reason == reason and says in f"{error.value}. {error.value.advice}"
-    assert "CoNLL" in error.value.advice or "PER" not in str(value), "spans are told where they belong"
+    assert "token_classification" in error.value.advice or "PER" not in str(value), "spans are told where they belong"
 
 
 def test_the_first_ten_bad_rows_are_named_with_their_number_and_each_advice_once():
