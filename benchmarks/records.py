@@ -86,8 +86,10 @@ def variant_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, n
 
 
 def current_commit() -> str | None:
-    """Return the commit of the working tree, with `+` if tracked files have changed; None outside a repository."""
-    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"])
+    """Return the commit of the working tree, with `+` if tracked files but records have changed; None outside a
+    repository."""
+    changed = ["git", "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results"]
+    commands = (["git", "rev-parse", "HEAD"], changed)
     try:
         commit, changes = (
             subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()

@@ -38,7 +38,7 @@ from finetuning import minilm_folder
 from prediction import texts_of
 from records import HERE, add_record_arguments, current_commit
 from serving_side import ONNX_FILES, SIDES, has_vnni
-from side_environment import side_environment
+from side_environment import side_environment, versions_in
 
 from bertline.export.onnx import write_int8, write_onnx
 from bertline.export.views import load_view
@@ -114,7 +114,10 @@ def compared(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "clock": "processor" if arguments.threads == 1 else "wall",
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "device": processor_name(),
-        "versions": {"ours": versions_of("onnxruntime", "torch", "tokenizers"), "peers": versions_of_peers(arguments)},
+        "versions": {
+            "ours": versions_of("onnxruntime", "torch", "tokenizers"),
+            "peers": versions_in(arguments.peers, PEERS),
+        },
     }
 
 
@@ -181,13 +184,6 @@ def cosines(folder: Path) -> dict[str, float]:
         if "int8" not in side and lowest[side] < 1 - TOLERANCE:
             sys.exit(f"the vectors of {side} are not those of bertline: their cosine is {lowest[side]}")
     return lowest
-
-
-def versions_of_peers(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the versions of the packages in the environment of the peers."""
-    code = "import json, sys, importlib.metadata as m; print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
-    versions: dict[str, str] = json.loads(subprocess.check_output([arguments.peers, "-c", code, *PEERS], text=True))
-    return versions
 
 
 if __name__ == "__main__":

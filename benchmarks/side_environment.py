@@ -1,8 +1,11 @@
-"""Process environment of a side: by default that of bertline's training, for all sides."""
+"""What the process of a side runs in: the environment of bertline's training by default, another Python for peers."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+from collections.abc import Sequence
 from typing import Literal
 
 import repository_source  # noqa: F401
@@ -29,3 +32,13 @@ def facts_of_environment(*, threads: int, choice: EnvironmentChoice = "same") ->
             ("peers", side_environment("peer", threads=threads, choice=choice)),
         )
     }
+
+
+def versions_in(python: str, packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those of the packages that another Python has."""
+    has = "if next(iter(m.distributions(name=n)), None)"
+    code = (
+        f"import json, sys, importlib.metadata as m; print(json.dumps({{n: m.version(n) for n in sys.argv[1:] {has}}}))"
+    )
+    versions: dict[str, str] = json.loads(subprocess.check_output([python, "-c", code, *packages], text=True))
+    return versions

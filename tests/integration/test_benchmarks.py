@@ -14,8 +14,8 @@ import pytest
 import tiny
 from bertline.examples.store import ExampleStore
 from bertline.export.onnx import FP32, write_onnx
-from bertline.export.usage import VectorSettings, write_sentence_transformer
 from bertline.export.views import load_view
+from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import add_tokenizer_json
 from pretraining_inputs import write_inputs
 from smoke import succeeded
@@ -264,12 +264,40 @@ def test_embedding_rows_makes_the_same_weights_on_both_sides():
     assert {"all_rows", "occurring_rows"} == figures["ms_per_step"].keys() == figures["cpu_ms_per_step"].keys()
 
 
-def test_serving_compares_the_exported_files_with_peers_in_another_python(tmp_path: Path) -> None:
+def sentence_encoder(folder: Path) -> Path:
     words = ("alpha", "beta", "gamma", "delta", "epsilon")
-    model = tiny.write_encoder(tmp_path / "model", words=words, max_position_embeddings=256)
+    model = tiny.write_encoder(folder, words=words, max_position_embeddings=256)
     add_tokenizer_json(model)
     vectors = VectorSettings(pooling="cls", similarity="cosine", prompts={})
     write_sentence_transformer(model, vectors, max_length=256)
+    return model
+
+
+def test_few_labels_compares_on_the_same_rows_keeps_and_is_resumed(tmp_path: Path) -> None:
+    model = sentence_encoder(tmp_path / "model")
+    rows = [f"{'ABBR:x alpha' if place % 2 else 'NUM:y beta'} {chr(97 + place)}" for place in range(26)]
+    for split, of_split in (("train", rows[:16]), ("test", rows[16:])):
+        (tmp_path / f"data/trec/{split}.txt").parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"data/trec/{split}.txt").write_text("\n".join(of_split), encoding="latin-1")
+    small = "--sets trec --rows 6 --draws 0 --commit 0 --more seeds=1 sweep.methods=[frozen]"
+    places = ["--data", str(tmp_path / "data"), "--encoder", str(model), "--keep", str(tmp_path)]
+    done = call(dict(os.environ), "few_labels.py", *places, *small.split())
+    figures, table = figures_of(done), json.loads((tmp_path / "few_labels.json").read_text())["settings"]["trec 6 0"]
+    assert figures["left_out"] == ([] if "setfit" in table else ["setfit"])
+    assert table.keys() - {"setfit"} == {"bertline", "frozen", "tfidf"}
+    for result in table.values():
+        assert (result["num_train"], result["num_test"]) == (12, 10)
+        assert result["wall_s"] > 0 < result["processor_s"]
+    assert table["tfidf"]["score"] == 1
+    assert (
+        table["bertline"]["log"] and table["bertline"]["baselines"].keys() == table["bertline"]["baselines_dev"].keys()
+    )
+    again = call(dict(os.environ), "few_labels.py", *places, *small.split())
+    assert figures_of(again) == figures and len(again.stdout.splitlines()) < len(done.stdout.splitlines())
+
+
+def test_serving_compares_the_exported_files_with_peers_in_another_python(tmp_path: Path) -> None:
+    model = sentence_encoder(tmp_path / "model")
     write_onnx(load_view(model, "BertModel"), model / FP32)
     peers = tmp_path / "python"  # as if sentence-transformers were what our own file is
     peers.write_text(
