@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -33,4 +31,3 @@ def test_the_winner_is_the_baseline_that_does_as_well_on_dev(inputs, input_folde
     assert (standing.dev.mean, standing.test_score, standing.test_std) == (
         pytest.approx(ngrams["dev"]), ngrams["test"], None
     )  # fmt: skip
-    assert json.loads((folder / "manifest.json").read_text())["best_seed"] == result["best"]["seed"]
