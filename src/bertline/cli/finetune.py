@@ -433,6 +433,8 @@ def _columns(split: str, table: Any, asked: Mapping[str, str]) -> tuple[list[tup
             raise DataError(_in_pythons_terms(f"{split} has no column {name!r} ({argument}). It has {shown}.", {}))
     cells = {name: list(table[name]) for name in asked.values()}
     label, features = asked.get("label_column", ""), getattr(table, "features", None)
+    if label == "spans" and "answer" in names and {"reject", "ignore"} & {*table["answer"]}:
+        raise DataError(f"{split} has rows of Prodigy whose answer is not accept. Leave them out.")
     if features is not None and (classes := class_names(features.to_dict().get(label, {}))):  # numbers of a dataset
         cells[label] = named_class(cells[label], classes)
     rows = list(zip(*cells.values(), strict=True))

@@ -94,8 +94,7 @@ def search_task(data: Path | None, base: Base) -> dict[str, Any] | None:
     """Return the task of a folder with documents, queries and judgements; None if `data` is no such folder."""
     if data is None or not (any(data.glob("corpus.*")) and any(data.glob("queries.*"))):
         return None
-    found = (*data.glob("qrels.?sv"), *data.glob("qrels/*.?sv"))
-    files = {path.stem: path.relative_to(data).as_posix() for path in found}
+    files = {path.stem: str(path.relative_to(data)) for path in (*data.glob("qrels.?sv"), *data.glob("qrels/*.?sv"))}
     all_of = files.get("qrels") or files.get("test") or files.get("train")
     if all_of is None:
         raise DataError(f"data is {data}, which has a corpus and queries, and no qrels.tsv or qrels/test.tsv.")
@@ -236,8 +235,8 @@ def what_is_read(task: Mapping[str, Any], given: GivenFiles | None) -> str:
         read = [*columns.values(), *columns.get("label_columns", ()), *(["answer"] if annotated else [])]
         left_out = [str(column) for column in columns_of(given.files["train"], source) if column not in read]
         told += [f"not read: {', '.join(left_out)}"] if left_out else []
-    files = "" if given is None else f"{', '.join(path.name for path in given.files.values())} as "
-    return f"{files}{', '.join(what)}" + (f": {', '.join(told)}" if told else "")
+    paths = [Path(source.get("path") or source["kind"])] if given is None else given.files.values()
+    return f"{', '.join(path.name for path in paths)} as {', '.join(what)}" + (f": {', '.join(told)}" if told else "")
 
 
 def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:

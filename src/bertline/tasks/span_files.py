@@ -73,8 +73,7 @@ def read_annotated(path: Path, source: TableSourceConfig, bad_rows: BadRows) -> 
             text = text.get("text") or next((each for each in text.values() if isinstance(each, str)), None)
             made = _regions(marks)
             if len({frozenset(map(_span, each)) for each in made}) > 1:
-                advice = "Keep one of each task, or mark the ground truth."
-                raise BadRow("annotations_differ", "its annotations differ", advice)
+                raise BadRow("annotations_differ", "its annotations differ", "Keep one, or mark the ground truth.")
             marks = made[0] if made else None
         if marks is None or record.values.get("answer") in ("reject", "ignore"):
             bad_rows.dropped["not_annotated" if marks is None else "not_accepted"] += 1

@@ -108,6 +108,8 @@ def test_what_cannot_be_read_is_named(here: Path, monkeypatch: pytest.MonkeyPatc
         bertline.fit(rows(), label="even", start_from="start")
     with pytest.raises(DataError, match=r"train, index 0: 'a text' is no dictionary"):
         bertline.fit(["a text"])
+    with pytest.raises(DataError, match=r"train has rows of Prodigy whose answer is not accept"):
+        bertline.fit([{"text": "a", "spans": [], "answer": one} for one in ("accept", "ignore")], label="spans")
     with pytest.raises(ConfigError, match="max_lenght is no key of the configuration. Did you mean max_length"):
         bertline.fit(rows(), text="body", label="even", start_from="start", max_lenght=3)
     assert not GlobalHydra.instance().is_initialized()

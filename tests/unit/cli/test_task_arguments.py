@@ -115,30 +115,28 @@ def test_a_column_of_marks_for_each_label_is_a_task_of_several_labels(tmp_path: 
 @pytest.mark.parametrize(
     ("names", "qrels"),
     [
-        (("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"), {"test_qrels": "qrels/test.tsv"}),
+        (["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"], [None, None, "qrels/test.tsv"]),
         (
-            ("corpus.csv", "queries.tsv", "qrels/test.tsv", "qrels/train.tsv"),
-            {"test_qrels": "qrels/test.tsv", "train_qrels": "qrels/train.tsv"},
+            ["corpus.csv", "queries.tsv", "qrels/test.tsv", "qrels/train.tsv"],
+            ["qrels/train.tsv", None, "qrels/test.tsv"],
         ),
-        (("corpus.jsonl", "queries.jsonl", "qrels/train.tsv"), {"test_qrels": "qrels/train.tsv"}),
-        (("corpus.json", "queries.jsonl.gz", "qrels.csv"), {"test_qrels": "qrels.csv"}),
+        (["corpus.jsonl", "queries.jsonl", "qrels/train.tsv"], [None, None, "qrels/train.tsv"]),
+        (["corpus.json", "queries.jsonl.gz", "qrels.csv"], [None, None, "qrels.csv"]),
     ],
 )
 def test_a_folder_of_documents_queries_and_judgements_is_a_search(
-    tmp_path: Path, names: tuple[str, ...], qrels: dict[str, str]
+    tmp_path: Path, names: list[str], qrels: list[str | None]
 ) -> None:
     assert search_task(tmp_path, shipped_task) is None and search_task(None, shipped_task) is None
     (tmp_path / "qrels").mkdir()
-    for name in names[:2]:
-        (tmp_path / name).touch()
-    with pytest.raises(DataError, match="has a corpus and queries, and no qrels.tsv"):
-        search_task(tmp_path, shipped_task)
-    (tmp_path / names[2]).touch()
-    for name in names[3:]:
+    for number, name in enumerate(names):
+        if number == 2:
+            with pytest.raises(DataError, match="has a corpus and queries, and no qrels.tsv"):
+                search_task(tmp_path, shipped_task)
         (tmp_path / name).touch()
     task = search_task(tmp_path, shipped_task)
     assert task is not None and validated("search", task).kind == "retrieval"
-    assert {key: name for key, name in task["source"].items() if key.endswith("qrels") and name} == qrels
+    assert [task["source"][f"{split}_qrels"] for split in ("train", "dev", "test")] == qrels
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "annotators": (
         lines({"data": {"text": TEXT}, "annotations": [{"result": VALUES}, {"result": VALUES[:1]}]}),
-        "its annotations differ. Keep one of each task, or mark the ground truth",
+        "its annotations differ. Keep one, or mark the ground truth",
     ),
     "a word more": (
         lines({"words": WORDS, "tags": TAGS}, {"words": WORDS, "tags": TAGS[1:]}), ":2: its words .*expected a tag for",
