@@ -147,16 +147,24 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], ver
     return {"pairs": of_pairs, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
 
 
-def winner_part(result: Mapping[str, Any], saved: str | None) -> dict[str, Any]:
+def winner_part(result: Mapping[str, Any], saved: str | None, noise: float = 0.0) -> dict[str, Any]:
     """Return the `winner` part of result.json: the `name` of what is exported, the encoder or the baseline that is
-    `saved` if it does as well on dev, and a `sentence` if that or a method that no folder holds does as well."""
+    `saved` if it does as well on dev, and a `sentence` if that or a method that no folder holds does as well.
+
+    With `noise`, the standard error of the difference on folds of few rows, the baseline must be ahead by more: of many
+    settings of simple methods one is often as good by chance.
+    """
     encoder, baselines, metric = result["arms"][ENCODER], result["baselines"], metric_name(result["metric"])
     where = "on the folds" if result["folds"] else "on dev"
     systems = {**baselines, **{name: arm for name, arm in result["arms"].items() if name in (ENCODER, COMBINED)}}
     # Rounded, because means of equals can differ.
     dev = {name: round(one["dev_mean"] if "seeds" in one else one["dev"], 9) for name, one in systems.items()}
     name, sentences = ENCODER, []
-    if saved is not None and dev[saved] >= dev[ENCODER]:
+    is_noise = bool(noise) and saved is not None and 0 <= dev[saved] - dev[ENCODER] <= noise
+    if is_noise:
+        title, scores = baselines[saved]["title"], f"{metric} {dev[saved]:.3f} against {dev[ENCODER]:.3f}"
+        sentences.append(f"Exported: the encoder, since what {title} has more {where} is within the noise ({scores}).")
+    elif saved is not None and dev[saved] >= dev[ENCODER]:
         name, title = saved, baselines[saved]["title"]
         better = f"does better {where} than the encoder ({metric} {dev[name]:.3f} against {dev[ENCODER]:.3f}) and is"
         if dev[name] == dev[ENCODER]:
@@ -167,7 +175,7 @@ def winner_part(result: Mapping[str, Any], saved: str | None) -> dict[str, Any]:
         )
         sentences.append(f"Exported: {title}, which {better} {times}; the encoder is in {result['task']}-{ENCODER}.")
     best = max(dev, key=lambda other: (dev[other] == dev[other], dev[other]))  # NaN ranks last
-    if dev[best] > dev[name]:
+    if dev[best] > dev[name] and best != saved:
         score = f"{metric} {dev[best]:.3f} {where} against {dev[name]:.3f}"
         sentences.append(f"Not exported, because no folder holds it: {systems[best]['title']}, with {score}.")
     return {"name": name, "sentence": " ".join(sentences)}
@@ -354,7 +362,11 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     saved = next((one.name for one in outcomes.baselines if one.ms_per_row is not None), None)
     result["winner"] = {"name": ENCODER, "sentence": ""}
     if job.sweep.exported == "winner":
-        result["winner"] = winner_part(result, saved)
+        noise = 0.0
+        if result["folds"] and saved is not None:
+            low, high = verdicts.compared(*(on_dev(plan, outcomes, one) for one in (ENCODER, saved))).interval or (0, 0)
+            noise = (high - low) / 4
+        result["winner"] = winner_part(result, saved, noise)
     result["conclusion"] = conclusion(result, comparisons["test"])
     result["conclusion"]["sentence"] = f"{result['conclusion']['sentence']} {result['winner']['sentence']}".strip()
     result["encoders"] = encoders_part(result, comparisons["test"].pairs())

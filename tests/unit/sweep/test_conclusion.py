@@ -106,7 +106,7 @@ def test_a_score_that_is_no_number_is_not_the_strongest_opponent():
     assert strongest_opponent({"a": {"dev": float("nan")}, "b": {"dev": -2.0}}) == "b"
 
 
-def won(encoder, ngrams, *, other=0.1, saved="ngrams", combined=None):
+def won(encoder, ngrams, *, other=0.1, saved="ngrams", combined=None, noise=0.0):
     arms = {"encoder": {"title": "mine", "dev_mean": encoder, "seeds": [{}], "ms_per_row": 2.0}}
     arms["random_weights"] = {"title": "random", "dev_mean": 0.99, "seeds": [{}]}
     if combined is not None:
@@ -114,8 +114,8 @@ def won(encoder, ngrams, *, other=0.1, saved="ngrams", combined=None):
     baselines = {"other": {"title": "BM25", "dev": other}, "ngrams": {"title": "character n-grams", "dev": ngrams}}
     if saved:
         baselines[saved]["ms_per_row"] = 0.05
-    result = {"task": "sst2", "metric": "accuracy", "folds": False, "arms": arms, "baselines": baselines}
-    found = winner_part(result, saved)
+    result = {"task": "sst2", "metric": "accuracy", "folds": noise > 0, "arms": arms, "baselines": baselines}
+    found = winner_part(result, saved, noise)
     return found["name"], found["sentence"]
 
 
@@ -129,6 +129,17 @@ def test_dev_chooses_what_is_exported_and_of_equals_the_cheaper():
     assert name == "ngrams" and "ties with the encoder on dev (accuracy 0.300), is the cheaper of the two" in sentence
     assert won(0.81, 0.8) == ("encoder", "")
     assert won(0.65, float("nan")) == ("encoder", "")
+
+
+def test_on_folds_a_simple_method_must_be_ahead_by_more_than_the_noise():
+    assert won(0.65, 0.8, noise=0.1)[0] == "ngrams"
+    assert won(0.75, 0.8, noise=0.1) == (
+        "encoder",
+        "Exported: the encoder, since what character n-grams has more on the folds is within the noise (accuracy 0.800 "
+        "against 0.750).",
+    )
+    assert won(0.75, 0.75, noise=0.1)[0] == "encoder"
+    assert won(0.75, 0.6, noise=0.1) == ("encoder", "")
 
 
 def test_what_does_better_and_cannot_be_exported_is_named():
