@@ -186,7 +186,7 @@ def test_cards_and_notes_show_names_of_encoders_and_labels(
     note = stage_page(None, stage_named("sweep"), "sweep@library", {}, tmp_path)[NOTE_TAG]  # type: ignore[arg-type]
     usage = Classification(task(), (text, "b")).usage({}, pair=False)
     lines = [f"- {line}" for line in _comparisons(result)]
-    card = "\n\n".join([markdown_table(["", "d", "t", "i"], _score_rows(result)), *lines, usage.what])
+    card = "\n\n".join([markdown_table(["", "d", "t", "i"], _score_rows(result, {})), *lines, usage.what])
     for source in (note, printable(card)):
         read = Read(MARKDOWN.render(source))
         assert plain(text) in read.words or text.startswith(("/", "~"))

@@ -55,10 +55,11 @@ _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its searc
 _ELSEWHERE = {
     "corpus": {"numpy"},
     "tokenizer": {"datasets", "nanotoken", "numpy"},
-    "task_data": {"chardet", "faiss-cpu", "nanotoken", "scipy", "torch"},  # methods that make no rows import three
+    # Methods that make no rows import three; pandas reads sheets of Excel alone.
+    "task_data": {"chardet", "faiss-cpu", "nanotoken", "pandas", "scipy", "torch"},
     "examples": {"datasets"},  # shows examples to people
     "pretrain": {"datasets", "nanotoken"},
-    "sweep": {"datasets", "nanotoken"},
+    "sweep": {"datasets", "nanotoken", "pandas"},
     "export": {*_SEARCH, "datasets", "nanotoken", "pytorch-lightning"},
     "evaluate": {*_SEARCH, "datasets", "chardet", "nanotoken", "pytorch-lightning"},
 }
