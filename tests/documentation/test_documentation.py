@@ -70,6 +70,15 @@ def test_defaults_and_types_are_those_of_the_files() -> None:
     assert "default run: `0.006`" in text
 
 
+def test_every_test_that_ci_names_exists() -> None:
+    script = (ROOT / ".ci/run").read_text()
+    named = re.findall(r"(tests/\S+\.py)::(test_\w+)", script)
+    assert [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text()] == []
+    headings = re.findall(r"\[(\S+\.md): ([^]]+)\]", script)
+    assert len(named) >= 4 and len(headings) >= 3
+    assert [one for one in headings if f"# {one[1]}\n" not in (ROOT / one[0]).read_text()] == []
+
+
 def test_links_of_pages_that_github_shows_lead_somewhere() -> None:
     for page in PAGES[:2]:
         for link in re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", page.read_text()):
