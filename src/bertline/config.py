@@ -203,9 +203,8 @@ def how_to_register(task: str | None) -> str:
 def name_in_yaml(name: str) -> str:
     """Return a name as it stands in a YAML file, in quotes where it would be read as something else than text.
 
-    Example:
-        >>> [name_in_yaml(name) for name in ("cola", "2020", "1e5", "on")]
-        ['cola', '"2020"', '"1e5"', '"on"']
+    >>> [name_in_yaml(name) for name in ("cola", "2020", "1e5", "on")]
+    ['cola', '"2020"', '"1e5"', '"on"']
     """
     # PyYAML reads YAML 1.1, in which `1e5` is text; for OmegaConf and DVC it is a number.
     return name if isinstance(yaml.safe_load(name), str) and not name[0].isdigit() else json.dumps(name)

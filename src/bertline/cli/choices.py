@@ -53,9 +53,8 @@ def lasting_choices(
         groups: Config group to option (`{"model": "small"}`); None leaves the group out. A group that the defaults do
             not have begins with `+`.
 
-    Example:
-        >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
-        {'defaults': [{'override /model': 'small'}, '_self_'], 'optimizer': {'lr': 0.001}}
+    >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
+    {'defaults': [{'override /model': 'small'}, '_self_'], 'optimizer': {'lr': 0.001}}
     """
     kept, leaves = _groups_of(saved), dict(_leaves_of(saved))
     for group in groups:
@@ -75,9 +74,8 @@ def lasting_choices(
 def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `lasting_choices` has merged: `{key or group: value}`, groups first.
 
-    Example:
-        >>> saved_choices({"defaults": [{"override /model": "small"}, "_self_"], "optimizer": {"lr": 0.001}})
-        {'model': 'small', 'optimizer.lr': 0.001}
+    >>> saved_choices({"defaults": [{"override /model": "small"}, "_self_"], "optimizer": {"lr": 0.001}})
+    {'model': 'small', 'optimizer.lr': 0.001}
     """
     groups = {_name_of(key): option for key, option in _groups_of(saved).items()}
     return {**groups, **{".".join(path): value for path, value in _leaves_of(saved)}}
@@ -86,9 +84,8 @@ def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
 def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """Return the content of conf/local/default.yaml without some saved keys or groups, and what is inside them.
 
-    Example:
-        >>> without_choices(lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001}), ["optimizer.lr"])
-        {'defaults': [{'override /model': 'small'}, '_self_']}
+    >>> without_choices(lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001}), ["optimizer.lr"])
+    {'defaults': [{'override /model': 'small'}, '_self_']}
     """
     choices = saved_choices(saved)
     dropped: set[str] = set()

@@ -113,11 +113,10 @@ def function_of(command: Command) -> Callable[[list[str]], int | None]:
 def completions(line: str) -> list[str]:
     """Return what the last word of a command line can become: commands, keys of its own, groups, options of a group.
 
-    Example:
-        >>> completions("bertline fine")
-        ['finetune ']
-        >>> completions("bertline plan plan.pr")
-        ['plan.price_per_hour=']
+    >>> completions("bertline fine")
+    ['finetune ']
+    >>> completions("bertline plan plan.pr")
+    ['plan.price_per_hour=']
     """
     *earlier, word = re.split(r"\s+", line)[1:] or [""]
     if not earlier:

@@ -37,9 +37,8 @@ def quoted_where_needed(arguments: Sequence[str]) -> list[str]:
     In a path they are part of the name. Lists, mappings, numbers and, with -m, sweeps keep their meaning; the name of a
     task is text, also one of digits. `tasks=[...]` chooses among the registered tasks.
 
-    Example:
-        >>> quoted_where_needed(["corpus.path=/data/Übung (2), neu", "optimizer.lr=1e-3"])
-        ["corpus.path='/data/Übung (2), neu'", 'optimizer.lr=1e-3']
+    >>> quoted_where_needed(["corpus.path=/data/Übung (2), neu", "optimizer.lr=1e-3"])
+    ["corpus.path='/data/Übung (2), neu'", 'optimizer.lr=1e-3']
     """
     if any(argument in _MANY_RUNS for argument in arguments):
         return list(arguments)
@@ -264,11 +263,10 @@ def _how_to_quote(error: OverrideParseException) -> str:
 def suggestion(key: str, known: Sequence[str]) -> str:
     """Return a sentence that names the keys that were probably meant, or those of the section.
 
-    Example:
-        >>> suggestion("optimizer.lrr", ["optimizer", "optimizer.lr", "pretrain", "pretrain.seed", "sweep.seed"])
-        ' Did you mean optimizer.lr?'
-        >>> suggestion("seed", ["optimizer", "optimizer.lr", "pretrain", "pretrain.seed", "sweep.seed"])
-        ' Did you mean pretrain.seed or sweep.seed?'
+    >>> suggestion("optimizer.lrr", ["optimizer", "optimizer.lr", "pretrain", "pretrain.seed", "sweep.seed"])
+    ' Did you mean optimizer.lr?'
+    >>> suggestion("seed", ["optimizer", "optimizer.lr", "pretrain", "pretrain.seed", "sweep.seed"])
+    ' Did you mean pretrain.seed or sweep.seed?'
     """
     section, _, name = key.rpartition(".")
     siblings = {one.rpartition(".")[2]: one for one in known if section and one.rpartition(".")[0] == section}

@@ -68,9 +68,8 @@ class Document:
 def label_of(document_id: str) -> str:
     """Return source and language of a document.
 
-    Example:
-        >>> label_of("wiki[de]/a.txt:3"), label_of("novels/Emma.txt")
-        ('wiki[de]', 'novels')
+    >>> label_of("wiki[de]/a.txt:3"), label_of("novels/Emma.txt")
+    ('wiki[de]', 'novels')
     """
     return document_id.partition("/")[0]
 
@@ -78,9 +77,8 @@ def label_of(document_id: str) -> str:
 def source_of(document_id: str) -> str:
     """Return the name of the source of a document.
 
-    Example:
-        >>> source_of("wiki[de]/a.txt:3")
-        'wiki'
+    >>> source_of("wiki[de]/a.txt:3")
+    'wiki'
     """
     return label_of(document_id).partition("[")[0]
 
@@ -93,9 +91,8 @@ def copy_id(document_id: str, number: int) -> str:
 def are_copies(document_ids: Iterable[str]) -> Iterator[bool]:
     """Yield of each document, in their order, whether it is a copy of an earlier one, by the ids of `copy_id`.
 
-    Example:
-        >>> list(are_copies(["a", "a#2", "a#3", "b#2", "b", "b#2"]))
-        [False, True, True, False, False, True]
+    >>> list(are_copies(["a", "a#2", "a#3", "b#2", "b", "b#2"]))
+    [False, True, True, False, False, True]
     """
     first, number = "", 1
     for each in document_ids:
@@ -107,9 +104,8 @@ def are_copies(document_ids: Iterable[str]) -> Iterator[bool]:
 def language_of(label: str) -> str | None:
     """Return the language of a label.
 
-    Example:
-        >>> language_of("wiki[de]"), language_of("novels")
-        ('de', None)
+    >>> language_of("wiki[de]"), language_of("novels")
+    ('de', None)
     """
     return label.partition("[")[2].removesuffix("]") or None
 
@@ -122,10 +118,9 @@ def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArra
 
     This is several times as fast as with a dictionary of Python.
 
-    Example:
-        >>> numbers, stretches = distinct_stretches("to be or not to be")
-        >>> numbers.tolist(), stretches
-        ([0, 1, 2, 3, 0, 1], ['to', 'be', 'or', 'not'])
+    >>> numbers, stretches = distinct_stretches("to be or not to be")
+    >>> numbers.tolist(), stretches
+    ([0, 1, 2, 3, 0, 1], ['to', 'be', 'or', 'not'])
     """
     import pyarrow as pa  # a bare GPU image lacks it
     import pyarrow.compute as pc
@@ -146,9 +141,8 @@ def has_single_spaces(text: str) -> bool:
 def with_single_spaces(text: str) -> str:
     r"""Return a text with single spaces for all white space between its stretches, and none around it.
 
-    Example:
-        >>> with_single_spaces(" to be\n or\u00a0not")
-        'to be or not'
+    >>> with_single_spaces(" to be\n or\u00a0not")
+    'to be or not'
     """
     # To see that nothing is to do is faster than to do it.
     return text if has_single_spaces(text) else " ".join(text.split())
@@ -157,9 +151,8 @@ def with_single_spaces(text: str) -> str:
 def clean(text: str) -> str:
     r"""Clean one block of text: no control characters, single spaces, one line, Unicode NFC.
 
-    Example:
-        >>> clean("Cafe\u0301\x00  au\n lait ")
-        'Café au lait'
+    >>> clean("Cafe\u0301\x00  au\n lait ")
+    'Café au lait'
     """
     if not has_single_spaces(text):
         text = " ".join(text.split())

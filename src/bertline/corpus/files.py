@@ -264,9 +264,8 @@ def compression_of(path: str) -> str | None:
 def without_compression(name: str) -> str:
     """Return a file name in lower case, without the ending of a compression.
 
-    Example:
-        >>> without_compression("Rows.TSV.zst")
-        'rows.tsv'
+    >>> without_compression("Rows.TSV.zst")
+    'rows.tsv'
     """
     name = name.lower()
     return next((name.removesuffix(ending) for ending in COMPRESSED_SUFFIXES if name.endswith(ending)), name)
@@ -299,11 +298,10 @@ def torn(part: Part, policy: OnUndecodable, error: Exception, place: str = "") -
 def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
     r"""Gather wrapped lines to paragraphs; a blank line, or a line too long to be wrapped, ends a paragraph.
 
-    Example:
-        >>> list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."]))[0]
-        'It was\nlate.'
-        >>> len(list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."])))
-        3
+    >>> list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."]))[0]
+    'It was\nlate.'
+    >>> len(list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."])))
+    3
     """
     waiting: list[str] = []
     for line in lines:

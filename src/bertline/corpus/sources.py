@@ -65,11 +65,10 @@ def sampling_rates(counts: Mapping[str, Mapping[str, int]], config: SourcesCorpu
 def num_copies(document_id: str, rate: float, seed: int) -> int:
     """Return how often a document is there: the rate, rounded up or down by a hash of the id so that its mean is kept.
 
-    Example:
-        >>> num_copies("a/1", 3.0, seed=0)
-        3
-        >>> sum(num_copies(f"a/{number}", 0.25, seed=0) for number in range(10_000)) // 100
-        25
+    >>> num_copies("a/1", 3.0, seed=0)
+    3
+    >>> sum(num_copies(f"a/{number}", 0.25, seed=0) for number in range(10_000)) // 100
+    25
     """
     whole = math.floor(rate)
     return whole + (unit_interval(seed, "sampling", document_id) < rate - whole)
@@ -105,10 +104,9 @@ def source_table(
 def sources_in_words(table: Mapping[str, Any]) -> str:
     """Return the shares of sources, or of their languages, in one line, with the largest first.
 
-    Example:
-        >>> german = {"share": 0.75, "rate": 1.0, "documents": 4}
-        >>> sources_in_words({"parts": {"a[de]": german, "b": {"share": 0.25, "rate": 2.0, "documents": 1}}})
-        'a[de] 75.0 % (4 documents), b 25.0 % (1 document, read 2 times)'
+    >>> german = {"share": 0.75, "rate": 1.0, "documents": 4}
+    >>> sources_in_words({"parts": {"a[de]": german, "b": {"share": 0.25, "rate": 2.0, "documents": 1}}})
+    'a[de] 75.0 % (4 documents), b 25.0 % (1 document, read 2 times)'
     """
     parts = sorted(table["parts"].items(), key=lambda item: (-item[1]["share"], item[0]))
     sentences = []

@@ -244,9 +244,8 @@ def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool
     average: the configured `split_seed` was chosen so that each package is near it. A larger fraction
     only adds groups.
 
-    Example:
-        >>> sum(is_held_out(f"p.part{n}", package="p", fraction=0.1, seed=0) for n in range(1000))
-        90
+    >>> sum(is_held_out(f"p.part{n}", package="p", fraction=0.1, seed=0) for n in range(1000))
+    90
     """
     return unit_interval(seed, "held-out", package, group) < fraction
 
@@ -257,11 +256,10 @@ def group_of(module: str, *, package: str) -> str:
     A group is two levels below the package (a subpackage or a single file); in the standard library, a top-level
     module. With one level, a single group would have most of the text of pandas and of networkx.
 
-    Example:
-        >>> group_of("networkx.algorithms.flow.utils", package="networkx")
-        'networkx.algorithms.flow'
-        >>> group_of("email.mime.text", package="python")
-        'email'
+    >>> group_of("networkx.algorithms.flow.utils", package="networkx")
+    'networkx.algorithms.flow'
+    >>> group_of("email.mime.text", package="python")
+    'email'
     """
     levels = 1 if package == STANDARD_LIBRARY else 3
     return ".".join(module.split(".")[:levels])

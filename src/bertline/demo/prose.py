@@ -70,12 +70,11 @@ class Prose:
 def prose_paragraphs(text: str) -> Prose:
     r"""Extract the prose paragraphs of a docstring, as `inspect.cleandoc` leaves it.
 
-    Example:
-        >>> found = prose_paragraphs("Scale `x` by *two*.\n\nArgs:\n    x (int): The number to scale.\n\n>>> f(1)\n2")
-        >>> found.paragraphs
-        ('Scale x by two.', 'The number to scale.')
-        >>> found.dropped
-        {'doctest': 1, 'heading': 1}
+    >>> found = prose_paragraphs("Scale `x` by *two*.\n\nArgs:\n    x (int): The number to scale.\n\n>>> f(1)\n2")
+    >>> found.paragraphs
+    ('Scale x by two.', 'The number to scale.')
+    >>> found.dropped
+    {'doctest': 1, 'heading': 1}
     """
     reader = _Reader()
     lines = text.expandtabs().split("\n")
@@ -253,9 +252,8 @@ def without_markup(text: str) -> str:
 
     Footnote marks are removed.
 
-    Example:
-        >>> without_markup("See :class:`~torch.nn.Linear` and ``x`` in the `guide <https://example.org>`_ [1]_.")
-        'See Linear and x in the guide.'
+    >>> without_markup("See :class:`~torch.nn.Linear` and ``x`` in the `guide <https://example.org>`_ [1]_.")
+    'See Linear and x in the guide.'
     """
     if "`" in text:
         text = _ROLE.sub(_role_text, text)

@@ -120,11 +120,10 @@ def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, se
     the name and the ids only: adding or removing items keeps the order of the others.
     Ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
 
-    Example:
-        >>> from bertline.tasks.source_files import LabelledRow
-        >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
-        >>> [row.label for row in balanced_order(rows, lambda row: row.label, seed=0, name="train")[:4]].count("a")
-        2
+    >>> from bertline.tasks.source_files import LabelledRow
+    >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
+    >>> [row.label for row in balanced_order(rows, lambda row: row.label, seed=0, name="train")[:4]].count("a")
+    2
     """
     by_label: dict[str, list[Item]] = {}
     place_of = {item.id: seed_for(seed, "order", name, item.id) for item in items}

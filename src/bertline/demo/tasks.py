@@ -75,10 +75,9 @@ class LibraryNames:
     def removed_from(self, text: str) -> str:
         """Return the text without the names.
 
-        Example:
-            >>> names = LibraryNames(["numpy", "sklearn"])
-            >>> names.removed_from("Convert a NumPy array, as in np.asarray, for scikit-learn's estimators.")
-            'Convert a array, as in, for estimators.'
+        >>> names = LibraryNames(["numpy", "sklearn"])
+        >>> names.removed_from("Convert a NumPy array, as in np.asarray, for scikit-learn's estimators.")
+        'Convert a array, as in, for estimators.'
         """
 
         def without(match: re.Match[str]) -> str:
@@ -94,9 +93,8 @@ class LibraryNames:
     def found_in(self, text: str) -> list[str]:
         """Return the names that occur in a text, as written there.
 
-        Example:
-            >>> LibraryNames(["pandas"]).found_in("Like pd.concat, but for Pandas-like frames.")
-            ['pd.concat', 'Pandas-like']
+        >>> LibraryNames(["pandas"]).found_in("Like pd.concat, but for Pandas-like frames.")
+        ['pd.concat', 'Pandas-like']
         """
         return self._pattern.findall(text)
 
@@ -257,9 +255,8 @@ def docs_parameters_sentences(
 def words_of(text: str) -> list[str]:
     """Split a text into words and punctuation marks, without quotes and other marks around words.
 
-    Example:
-        >>> words_of("If 'axis' is None, x.size of the x-axis isn't *used*.")
-        ['If', 'axis', 'is', 'None', ',', 'x.size', 'of', 'the', 'x-axis', "isn't", 'used', '.']
+    >>> words_of("If 'axis' is None, x.size of the x-axis isn't *used*.")
+    ['If', 'axis', 'is', 'None', ',', 'x.size', 'of', 'the', 'x-axis', "isn't", 'used', '.']
     """
     return [word for word in _WORD.findall(_MARKED.sub("", text)) if is_visible(word)]
 

@@ -127,9 +127,8 @@ def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> Languag
 def spread_layers(num_layers: int, num_chosen: int) -> list[int]:
     """Return which layers of a teacher a student has: the first, the last, and those evenly spread between them.
 
-    Example:
-        >>> spread_layers(12, 6), spread_layers(6, 3)  # of 12, those that DistilBERT's published script takes
-        ([0, 2, 4, 7, 9, 11], [0, 2, 5])
+    >>> spread_layers(12, 6), spread_layers(6, 3)  # of 12, those that DistilBERT's published script takes
+    ([0, 2, 4, 7, 9, 11], [0, 2, 5])
 
     Raises:
         ConfigError: The teacher has fewer layers, or the student none.

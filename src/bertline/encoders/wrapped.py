@@ -325,9 +325,8 @@ def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ArtifactError: The family is unknown, or its config class has no such setting.
 
-    Example:
-        >>> model_section({"family": "distilbert", "dim": 96, "n_layers": 3})["num_hidden_layers"]
-        3
+    >>> model_section({"family": "distilbert", "dim": 96, "n_layers": 3})["num_hidden_layers"]
+    3
     """
     if "own" in section:
         return dict(section)

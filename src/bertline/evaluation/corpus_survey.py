@@ -130,9 +130,8 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
 def script_of(letter: str) -> str:
     """Return the script of a letter by its name.
 
-    Example:
-        >>> script_of("a"), script_of("я"), script_of("字")
-        ('LATIN', 'CYRILLIC', 'CJK')
+    >>> script_of("a"), script_of("я"), script_of("字")
+    ('LATIN', 'CYRILLIC', 'CJK')
     """
     return unicodedata.name(letter, "OTHER").split(" ")[0].split("-")[0]
 
@@ -140,9 +139,8 @@ def script_of(letter: str) -> str:
 def doubling_bins(counts: Counter[int]) -> list[tuple[str, float]]:
     """Return amounts by number in bins 1, 2, 3 to 4, 5 to 8, ... up to the last that is not empty.
 
-    Example:
-        >>> doubling_bins(Counter({1: 5, 3: 1, 4: 1, 9: 2}))
-        [('1', 5), ('2', 0), ('3 to 4', 2), ('5 to 8', 0), ('9 to 16', 2)]
+    >>> doubling_bins(Counter({1: 5, 3: 1, 4: 1, 9: 2}))
+    [('1', 5), ('2', 0), ('3 to 4', 2), ('5 to 8', 0), ('9 to 16', 2)]
     """
     bins: list[tuple[str, float]] = []
     low, high, most = 1, 1, max(counts, default=0)

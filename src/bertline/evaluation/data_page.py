@@ -91,9 +91,8 @@ def _part_row(label: str, part: Part) -> list[str]:
 def _main_scripts(scripts: Counter[str]) -> str:
     """Return the most frequent scripts with their shares of the letters.
 
-    Example:
-        >>> _main_scripts(Counter(LATIN=75, CYRILLIC=24, GREEK=1))
-        'Latin 75.0 %, Cyrillic 24.0 %'
+    >>> _main_scripts(Counter(LATIN=75, CYRILLIC=24, GREEK=1))
+    'Latin 75.0 %, Cyrillic 24.0 %'
     """
     total = max(1, scripts.total())
     most = [(name, number) for name, number in scripts.most_common(3) if number / total >= _LEAST_SCRIPT]
@@ -145,9 +144,8 @@ def _drop(drops: Mapping[str, Any], reason: str, number: int) -> dict[str, Any]:
 def _places(numbers: Mapping[str, int]) -> str:
     """Return numbers by source in words, the largest first.
 
-    Example:
-        >>> _places({"novels": 3, "wiki[de]": 1200})
-        'wiki[de] 1,200, novels 3'
+    >>> _places({"novels": 3, "wiki[de]": 1200})
+    'wiki[de] 1,200, novels 3'
     """
     ranked = sorted(numbers.items(), key=lambda entry: (-entry[1], entry[0]))
     listed = ", ".join(f"{name} {count(number)}" for name, number in ranked[:_MOST_OPEN])
@@ -181,9 +179,8 @@ def _vocabulary_charts(survey: VocabularySurvey) -> list[Captioned]:
 def small(share: float) -> str:
     """Format a share that matters though it is small.
 
-    Example:
-        >>> small(0.00023), small(0.0)
-        ('0.023 %', '0 %')
+    >>> small(0.00023), small(0.0)
+    ('0.023 %', '0 %')
     """
     return f"{100 * share:.2g} %"
 

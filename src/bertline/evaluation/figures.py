@@ -295,9 +295,8 @@ def _dots(points: Points, **style: Any) -> PathPatch:
 def _number(value: float, _: float = 0) -> str:
     """Return a short label for a tick.
 
-    Example:
-        >>> _number(3000.0), _number(0.25), _number(0.0003), _number(0.00015), _number(0.0)
-        ('3,000', '0.25', '3e-4', '1.5e-4', '0')
+    >>> _number(3000.0), _number(0.25), _number(0.0003), _number(0.00015), _number(0.0)
+    ('3,000', '0.25', '3e-4', '1.5e-4', '0')
     """
     if value and abs(value) < 0.001:
         return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")

@@ -21,9 +21,8 @@ _CHARACTERS = 420
 def in_unit(value: float, unit: Literal["nats", "fraction"]) -> str:
     """Format a score of pretraining.
 
-    Example:
-        >>> in_unit(3.6372, "nats"), in_unit(0.8276, "fraction")
-        ('3.64', '82.8 %')
+    >>> in_unit(3.6372, "nats"), in_unit(0.8276, "fraction")
+    ('3.64', '82.8 %')
     """
     return f"{value:.2f}" if unit == "nats" else percent(value)
 
@@ -31,9 +30,8 @@ def in_unit(value: float, unit: Literal["nats", "fraction"]) -> str:
 def score(value: float, spread: float | None = None) -> str:
     """Format a score, with the standard deviation over seeds if given.
 
-    Example:
-        >>> score(0.42), score(0.4213, 0.0121).split()
-        ('0.420', ['0.421', '±', '0.012'])
+    >>> score(0.42), score(0.4213, 0.0121).split()
+    ('0.420', ['0.421', '±', '0.012'])
     """
     # U+202F: narrow no-break spaces.
     number = f"{value:.3f}".replace("-", "\u2212")
@@ -43,9 +41,8 @@ def score(value: float, spread: float | None = None) -> str:
 def number_of(number: float, thing: str) -> str:
     """Format a count with its noun.
 
-    Example:
-        >>> number_of(1, "layer"), number_of(12, "layer")
-        ('1 layer', '12 layers')
+    >>> number_of(1, "layer"), number_of(12, "layer")
+    ('1 layer', '12 layers')
     """
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
@@ -53,9 +50,8 @@ def number_of(number: float, thing: str) -> str:
 def counted(names: Sequence[str], thing: str) -> str:
     """Format how many names there are, and the first few of them.
 
-    Example:
-        >>> counted(["numpy", "torch"], "label"), counted(list("abcdefgh"), "tag")
-        ('2 labels (numpy, torch)', '8 tags (a, b, c, d, e, f, …)')
+    >>> counted(["numpy", "torch"], "label"), counted(list("abcdefgh"), "tag")
+    ('2 labels (numpy, torch)', '8 tags (a, b, c, d, e, f, …)')
     """
     few = ", ".join([*names[:_FEW], "…"] if len(names) > _FEW else names)
     return f"{number_of(len(names), thing)} ({few})" if names else f"{thing}s"
@@ -64,9 +60,8 @@ def counted(names: Sequence[str], thing: str) -> str:
 def with_diverged(finished: int, diverged: int) -> str:
     """Format the number of seeds of a score.
 
-    Example:
-        >>> with_diverged(5, 0), with_diverged(4, 1)
-        ('5', '4 (1 more diverged)')
+    >>> with_diverged(5, 0), with_diverged(4, 1)
+    ('5', '4 (1 more diverged)')
     """
     return f"{finished} ({diverged} more diverged)" if diverged else str(finished)
 
@@ -74,9 +69,8 @@ def with_diverged(finished: int, diverged: int) -> str:
 def setting(value: object) -> str:
     """Format the value of a hyperparameter.
 
-    Example:
-        >>> setting(0.00030000000000000003), setting(32), setting("gelu")
-        ('0.0003', '32', 'gelu')
+    >>> setting(0.00030000000000000003), setting(32), setting("gelu")
+    ('0.0003', '32', 'gelu')
     """
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -84,9 +78,8 @@ def setting(value: object) -> str:
 def listing(words: Sequence[str]) -> str:
     """Join words as in a sentence.
 
-    Example:
-        >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"])
-        ('a', 'a and b', 'a, b and c')
+    >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
     """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
@@ -94,9 +87,8 @@ def listing(words: Sequence[str]) -> str:
 def shortened(text: str, limit: int = _CHARACTERS) -> str:
     """Shorten a text to at most `limit` characters, cut at a space.
 
-    Example:
-        >>> shortened("one two three", 9)
-        'one two …'
+    >>> shortened("one two three", 9)
+    'one two …'
     """
     return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0] + " …"
 

@@ -157,9 +157,8 @@ def write_reference(path: Path, content: Mapping[str, Any]) -> None:
 def smoothed(points: Sequence[tuple[float, float]], most: int) -> Curve:
     """Average consecutive points to at most `most` points, each at the last step that it covers.
 
-    Example:
-        >>> smoothed([(20, 9.0), (40, 7.0), (60, 5.0)], 2)
-        [(40, 8.0), (60, 5.0)]
+    >>> smoothed([(20, 9.0), (40, 7.0), (60, 5.0)], 2)
+    [(40, 8.0), (60, 5.0)]
     """
     size = max(1, math.ceil(len(points) / most))
     parts = [points[start : start + size] for start in range(0, len(points), size)]

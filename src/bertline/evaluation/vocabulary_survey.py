@@ -249,9 +249,8 @@ def vocabulary_named(name: str) -> Vocabulary:
 def short_name(name: str) -> str:
     """Return the last parts of a path, or a hub name as it is.
 
-    Example:
-        >>> short_name("/home/ada/models/minilm"), short_name("google-bert/bert-base-uncased")
-        ('models/minilm', 'google-bert/bert-base-uncased')
+    >>> short_name("/home/ada/models/minilm"), short_name("google-bert/bert-base-uncased")
+    ('models/minilm', 'google-bert/bert-base-uncased')
     """
     return "/".join(part for part in Path(name).parts[-2:] if part not in ("/", "~"))
 

@@ -38,12 +38,11 @@ def suited_lengths(documents: Sequence[Sequence[str]], *, longest: int) -> tuple
     one holds whole documents of those that three quarters of the text are in. Both are powers of two, and equal where
     documents are short. `longest` is the number of positions of the model.
 
-    Example:
-        >>> letters = [["We met in the old town again.", "It rained."]] * 9
-        >>> suited_lengths(letters, longest=512)
-        (32, 32)
-        >>> suited_lengths([letter * 50 for letter in letters], longest=256)
-        (32, 256)
+    >>> letters = [["We met in the old town again.", "It rained."]] * 9
+    >>> suited_lengths(letters, longest=512)
+    (32, 32)
+    >>> suited_lengths([letter * 50 for letter in letters], longest=256)
+    (32, 256)
     """
     sentences = [_num_tokens(sentence) for document in documents for sentence in document]
     whole = [sum(map(_num_tokens, document)) for document in documents]

@@ -63,9 +63,8 @@ def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, s
     Both counts are [vocab_size]. One is added to each train count, so that tokens unseen in training do not have
     infinite loss; special tokens, which are never targets, get probability 0.
 
-    Example:
-        >>> round(unigram_entropy([0, 3, 1], [0, 2, 0], special_ids=[0]), 4)  # -log(4 / 6)
-        0.4055
+    >>> round(unigram_entropy([0, 3, 1], [0, 2, 0], special_ids=[0]), 4)  # -log(4 / 6)
+    0.4055
     """
     smoothed = np.asarray(train_counts, dtype=np.float64) + 1
     smoothed[list(special_ids)] = 0

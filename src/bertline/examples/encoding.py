@@ -272,9 +272,8 @@ def _encoder(folder: Path) -> tuple[Tokenizer, Callable[[Sequence[str]], Encoded
 def indices_of(starts: Array, lengths: Array) -> Array:
     """Return the concatenated ranges `start, ..., start + length - 1` of all starts and lengths.
 
-    Example:
-        >>> indices_of(np.array([10, 50]), np.array([3, 2])).tolist()
-        [10, 11, 12, 50, 51]
+    >>> indices_of(np.array([10, 50]), np.array([3, 2])).tolist()
+    [10, 11, 12, 50, 51]
     """
     return np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
 

@@ -88,9 +88,8 @@ def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
 def max_targets(max_length: int, mask_prob: float, *, num_segments: int = 2) -> int:
     """Return the maximum number of targets of a sequence of `max_length` tokens, special ones included.
 
-    Example:
-        >>> max_targets(64, 0.15), max_targets(128, 0.15), max_targets(512, 0.15)
-        (10, 19, 77)
+    >>> max_targets(64, 0.15), max_targets(128, 0.15), max_targets(512, 0.15)
+    (10, 19, 77)
     """
     return max(1, math.ceil(mask_prob * (max_length - 1 - num_segments)))
 
@@ -240,9 +239,8 @@ def _example_keys(example_ids: Array, *, seed: int, epoch: int, purpose: str = "
 def _output(keys: npt.NDArray[np.uint64], counters: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return the SplitMix64 outputs with the numbers `counters`, from 0, of the streams that start at `keys`.
 
-    Example:
-        >>> _output(np.zeros(1, dtype=np.uint64), np.arange(2, dtype=np.uint64)).tolist()
-        [16294208416658607535, 7960286522194355700]
+    >>> _output(np.zeros(1, dtype=np.uint64), np.arange(2, dtype=np.uint64)).tolist()
+    [16294208416658607535, 7960286522194355700]
     """
     state = keys + (counters + np.uint64(1)) * _GOLDEN_GAMMA
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

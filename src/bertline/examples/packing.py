@@ -33,10 +33,9 @@ def place_sequences(lengths: Array, width: int) -> Placement:
     The number of rows is at most 11/9 of the optimum plus one (Johnson et al., "Worst-Case Performance Bounds for
     Simple One-Dimensional Packing Algorithms", SIAM J. Comput. 3, 1974). Each length is from 1 to `width`.
 
-    Example:
-        >>> placement = place_sequences(np.array([3, 5, 2, 4]), 8)
-        >>> placement.rows.tolist(), placement.offsets.tolist(), placement.num_rows
-        ([0, 0, 1, 1], [5, 0, 4, 0], 2)
+    >>> placement = place_sequences(np.array([3, 5, 2, 4]), 8)
+    >>> placement.rows.tolist(), placement.offsets.tolist(), placement.num_rows
+    ([0, 0, 1, 1], [5, 0, 4, 0], 2)
     """
     rows, offsets = np.empty_like(lengths), np.empty_like(lengths)
     num_rows, shortest = 0, int(lengths.min())

@@ -221,9 +221,8 @@ def split_folder(folder: Path, split: Split, length: int) -> Path:
 def token_id_dtype(vocab_size: int) -> np.dtype[Any]:
     """Return the smallest unsigned dtype that holds every token id.
 
-    Example:
-        >>> token_id_dtype(30522), token_id_dtype(119547)
-        (dtype('uint16'), dtype('uint32'))
+    >>> token_id_dtype(30522), token_id_dtype(119547)
+    (dtype('uint16'), dtype('uint32'))
     """
     return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
 

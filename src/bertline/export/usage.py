@@ -36,9 +36,8 @@ def code_span(text: str) -> str:
     References:
         CommonMark 0.31, section 6.1: the fence is a longer run of backticks than any inside.
 
-    Example:
-        >>> code_span("no match"), code_span("a`b"), code_span("two\nlines")
-        ('`no match`', '``a`b``', '`two lines`')
+    >>> code_span("no match"), code_span("a`b"), code_span("two\nlines")
+    ('`no match`', '``a`b``', '`two lines`')
     """
     text = " ".join(printable(text).split()) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)

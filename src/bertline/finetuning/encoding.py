@@ -303,10 +303,9 @@ def scoring_batches(
         max_tokens: Maximum number of tokens in a batch, padding included; replaces `batch_size`. A longer sequence is a
             batch by itself.
 
-    Example:
-        >>> sequences = assemble([[1] * length for length in (2, 9, 3, 4)], [9] * 4, pad_id=0)
-        >>> [indices.tolist() for indices, _ in scoring_batches(sequences, max_tokens=8)]
-        [[1], [3, 2], [0]]
+    >>> sequences = assemble([[1] * length for length in (2, 9, 3, 4)], [9] * 4, pad_id=0)
+    >>> [indices.tolist() for indices, _ in scoring_batches(sequences, max_tokens=8)]
+    [[1], [3, 2], [0]]
     """
     order = np.argsort(-sequences.lengths, kind="stable")
     start = 0

@@ -25,11 +25,10 @@ class BadRows:
         on_bad_row: `error` makes `end` raise an error if there are any; `skip` counts them.
         option: Configuration key of `on_bad_row`, for messages; None if there is none.
 
-    Example:
-        >>> bad_rows = BadRows("skip")
-        >>> bad_rows.report("empty_text", "train.tsv:3: the text is empty")
-        >>> bad_rows.dropped
-        Counter({'empty_text': 1})
+    >>> bad_rows = BadRows("skip")
+    >>> bad_rows.report("empty_text", "train.tsv:3: the text is empty")
+    >>> bad_rows.dropped
+    Counter({'empty_text': 1})
     """
 
     def __init__(self, on_bad_row: Literal["error", "skip"], *, option: str | None = "source.on_bad_row") -> None:

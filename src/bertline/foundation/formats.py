@@ -23,9 +23,8 @@ def count(number: float) -> str:
 def three_digits(number: float) -> str:
     """Format a number with three digits, in thousands, millions, billions or trillions, for narrow tables.
 
-    Example:
-        >>> three_digits(110_106_428), three_digits(42.6e9), three_digits(950)
-        ('110 M', '42.6 B', '950')
+    >>> three_digits(110_106_428), three_digits(42.6e9), three_digits(950)
+    ('110 M', '42.6 B', '950')
     """
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= 0.9995 * size:
@@ -51,9 +50,8 @@ def signed(value: float, *, digits: int = 3) -> str:
 def duration(seconds: float) -> str:
     """Format a duration that was measured, to the second.
 
-    Example:
-        >>> [duration(seconds) for seconds in (7.4, 130, 7500, 200000)]
-        ['7 s', '2 min 10 s', '2 h 05 min', '2 d 7 h']
+    >>> [duration(seconds) for seconds in (7.4, 130, 7500, 200000)]
+    ['7 s', '2 min 10 s', '2 h 05 min', '2 d 7 h']
     """
     whole = round(seconds)
     if whole < 60:
@@ -68,9 +66,8 @@ def duration(seconds: float) -> str:
 def rough_duration(hours: float) -> str:
     """Format a duration that was estimated, with three digits in one unit.
 
-    Example:
-        >>> rough_duration(0.002), rough_duration(0.21), rough_duration(30.04), rough_duration(300)
-        ('7.2 s', '13 min', '30 h', '300 h (12.5 days)')
+    >>> rough_duration(0.002), rough_duration(0.21), rough_duration(30.04), rough_duration(300)
+    ('7.2 s', '13 min', '30 h', '300 h (12.5 days)')
     """
     if hours < 1 / 30:
         return f"{3600 * hours:.3g} s"
@@ -91,9 +88,8 @@ _SPECIAL = re.compile(r"[\\`*\[\]$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-]|(
 def printable(text: str) -> str:
     r"""Replace characters that a page, a picture or a terminal would obey, and not show, by U+FFFD.
 
-    Example:
-        >>> printable("a\x1b[31mred\n"), printable("\u202eb").isprintable()
-        ('a\ufffd[31mred\n', True)
+    >>> printable("a\x1b[31mred\n"), printable("\u202eb").isprintable()
+    ('a\ufffd[31mred\n', True)
     """
     return _UNPRINTABLE.sub("\ufffd", text)
 
@@ -101,9 +97,8 @@ def printable(text: str) -> str:
 def escaped(text: str) -> str:
     r"""Escape text for a paragraph, a heading or, through `markdown_table`, a table cell of Markdown.
 
-    Example:
-        >>> escaped("<b>a*b</b>\n| docs_match")
-        '&lt;b&gt;a\\*b&lt;/b&gt; | docs_match'
+    >>> escaped("<b>a*b</b>\n| docs_match")
+    '&lt;b&gt;a\\*b&lt;/b&gt; | docs_match'
     """
     text = _SPECIAL.sub(r"\\\g<0>", " ".join(printable(text).split()))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -125,9 +120,8 @@ def markdown_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> st
 def short_title(title: str) -> str:
     """Shorten a title: the last two parts of a path, and seven characters of a full revision hash.
 
-    Example:
-        >>> short_title("/home/ada/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
-        ('models/minilm', 'ada/encoder@86b5e09')
+    >>> short_title("/home/ada/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
+    ('models/minilm', 'ada/encoder@86b5e09')
     """
     if title.startswith(("/", "./", "../", "~")):
         return "/".join(PurePosixPath(title).parts[-2:])
@@ -143,9 +137,8 @@ def without_local_paths(value: Any) -> Any:
     """Return `./NAME` for an absolute path or a path in a home folder, and any other text unchanged; of mappings and
     lists, do so for the strings inside, but not for keys.
 
-    Example:
-        >>> without_local_paths(["/home/ada/models/minilm/", "google-bert/bert-base-uncased", "~/texts/*.txt", "/"])
-        ['./minilm', 'google-bert/bert-base-uncased', './*.txt', '/']
+    >>> without_local_paths(["/home/ada/models/minilm/", "google-bert/bert-base-uncased", "~/texts/*.txt", "/"])
+    ['./minilm', 'google-bert/bert-base-uncased', './*.txt', '/']
     """
     if isinstance(value, str) and _ABSOLUTE.fullmatch(value):
         return f"./{PurePosixPath(value.replace(chr(92), '/')).name}"

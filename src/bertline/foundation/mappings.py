@@ -12,9 +12,8 @@ ABSENT = "(absent)"
 def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
     """Return the dotted keys whose values differ, with both values; lists are compared as a whole.
 
-    Example:
-        >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
-        {'a.c': (2, 3)}
+    >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    {'a.c': (2, 3)}
     """
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return {} if old == new else {prefix: (old, new)}
@@ -28,9 +27,8 @@ def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, An
 def value_at(mapping: Any, key: str) -> Any:
     """Return the value at a dotted key; None if there is none.
 
-    Example:
-        >>> value_at({"a": {"b": 1}}, "a.b"), value_at({}, "a.b")
-        (1, None)
+    >>> value_at({"a": {"b": 1}}, "a.b"), value_at({}, "a.b")
+    (1, None)
     """
     for part in key.split("."):
         mapping = mapping.get(part) if isinstance(mapping, Mapping) else None

@@ -168,11 +168,10 @@ def measured(
         score: Computes a score from the statistics of rows.
         rows_name: What the rows are called in a message, such as `test rows`.
 
-    Example:
-        >>> rows = np.array([[1.0], [0.0], [1.0], [1.0]])
-        >>> found = measured([rows], ["a", "a", "b", "b"], lambda kept: float(kept.mean()), repeatable=True)
-        >>> found.scores.tolist(), found.blocks.tolist()
-        ([0.75], [[0.5, 1.0]])
+    >>> rows = np.array([[1.0], [0.0], [1.0], [1.0]])
+    >>> found = measured([rows], ["a", "a", "b", "b"], lambda kept: float(kept.mean()), repeatable=True)
+    >>> found.scores.tolist(), found.blocks.tolist()
+    ([0.75], [[0.5, 1.0]])
     """
     block = _blocks(clusters)
     num_blocks = int(block.max(initial=-1)) + 1

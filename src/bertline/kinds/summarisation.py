@@ -260,9 +260,8 @@ def chosen_sentences(sentences: Sequence[str], summary: str, *, most: int) -> li
     References:
         Liu and Lapata 2019, arXiv 1908.08345, section 4.2, after Nallapati et al. 2017, arXiv 1611.04230.
 
-    Example:
-        >>> chosen_sentences(["It rained.", "The cat sat.", "The cat sat down."], "The cat sat.", most=2)
-        [0, 1, 0]
+    >>> chosen_sentences(["It rained.", "The cat sat.", "The cat sat down."], "The cat sat.", most=2)
+    [0, 1, 0]
     """
     right = [ngrams(words_of(summary), n) for n in (1, 2)]
     of_sentence = [[ngrams(words_of(sentence), n) for n in (1, 2)] for sentence in sentences]

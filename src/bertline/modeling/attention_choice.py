@@ -62,12 +62,11 @@ def choose_attention(
         lacking_for_varlen: Requirements of `varlen` that are not met, from the function of the same name. By default,
             rows are not packed.
 
-    Example:
-        >>> cpu = AttentionDevice(type="cpu", precision="bf16")
-        >>> choose_attention("auto", cpu, 64).kind, choose_attention("auto", cpu, 1024).kind
-        ('plain', 'sdpa')
-        >>> choose_attention("auto", cpu, 1024, dropout_prob=0.1).kind
-        'plain'
+    >>> cpu = AttentionDevice(type="cpu", precision="bf16")
+    >>> choose_attention("auto", cpu, 64).kind, choose_attention("auto", cpu, 1024).kind
+    ('plain', 'sdpa')
+    >>> choose_attention("auto", cpu, 1024, dropout_prob=0.1).kind
+    'plain'
     """
     best = _fastest(device, length, dropout_prob, lacking_for_varlen)
     if asked == "auto" or asked == best.kind:

@@ -97,9 +97,8 @@ class Family:
         Args:
             is_classifier: Whether the folder's model is a classifier of texts.
 
-        Example:
-            >>> FAMILIES["roberta"].to_bert("lm_head.dense.bias", is_classifier=False)
-            'cls.predictions.transform.dense.bias'
+        >>> FAMILIES["roberta"].to_bert("lm_head.dense.bias", is_classifier=False)
+        'cls.predictions.transform.dense.bias'
         """
         if not self.names:
             return name

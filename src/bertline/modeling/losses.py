@@ -23,10 +23,9 @@ def masked_lm_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Sum of the losses in nats (fp32 scalar, 0 without targets) and number of targets (int64 scalar).
 
-    Example:
-        >>> loss, targets = masked_lm_loss_sum(torch.zeros(1, 2, 8), torch.tensor([[3, -100]]))
-        >>> f"{loss.item():.4f} nats over {targets.item()} target"  # a uniform guess among 8 costs ln 8
-        '2.0794 nats over 1 target'
+    >>> loss, targets = masked_lm_loss_sum(torch.zeros(1, 2, 8), torch.tensor([[3, -100]]))
+    >>> f"{loss.item():.4f} nats over {targets.item()} target"  # a uniform guess among 8 costs ln 8
+    '2.0794 nats over 1 target'
 
     References:
         Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 1.
@@ -84,11 +83,10 @@ def info_nce_sums(a: Tensor, b: Tensor, is_used: Tensor, *, temperature: float) 
     Returns:
         Sum of the losses in nats and number of partners found, both fp32 scalars.
 
-    Example:
-        >>> a = torch.eye(2)
-        >>> loss, found = info_nce_sums(a, a, torch.tensor([True, True]), temperature=1.0)
-        >>> round(loss.item(), 4), found.item()  # twice log(1 + exp(0 - 1))
-        (0.6265, 2.0)
+    >>> a = torch.eye(2)
+    >>> loss, found = info_nce_sums(a, a, torch.tensor([True, True]), temperature=1.0)
+    >>> round(loss.item(), 4), found.item()  # twice log(1 + exp(0 - 1))
+    (0.6265, 2.0)
 
     References:
         van den Oord et al. (arXiv 1807.03748), equation 4; in both directions: CLIP (arXiv 2103.00020), figure 3.
@@ -119,12 +117,11 @@ def shared_token_sums(
         Sums over sequences of the mean cross-entropy of their tokens in nats, of the share of their tokens that is
         judged right, and of the share that the other segment lacks, which is right without looking; fp32 scalars.
 
-    Example:
-        >>> ids, segments = torch.tensor([[7, 8, 9, 8, 0]]), torch.tensor([[0, 0, 1, 1, 0]])
-        >>> logits = torch.tensor([[-9.0, 9.0, 9.0, 9.0, 0.0]])  # wrong on the 9
-        >>> loss, right, absent = shared_token_sums(logits, ids, segments, (ids > 0).long())
-        >>> round(loss.item(), 2), right.item(), absent.item()
-        (2.25, 0.75, 0.5)
+    >>> ids, segments = torch.tensor([[7, 8, 9, 8, 0]]), torch.tensor([[0, 0, 1, 1, 0]])
+    >>> logits = torch.tensor([[-9.0, 9.0, 9.0, 9.0, 0.0]])  # wrong on the 9
+    >>> loss, right, absent = shared_token_sums(logits, ids, segments, (ids > 0).long())
+    >>> round(loss.item(), 2), right.item(), absent.item()
+    (2.25, 0.75, 0.5)
     """
     together = sequence_ids[:, :, None] == sequence_ids[:, None, :]
     others = together & (token_type_ids[:, :, None] != token_type_ids[:, None, :])
@@ -145,10 +142,9 @@ def sampled_tokens(logits: Tensor, draws: Tensor) -> Tensor:
         logits: [..., P, V]; no gradient flows through the choice.
         draws: [..., P] integers, uniform from 0 to 2**31 - 1.
 
-    Example:
-        >>> logits = torch.tensor([[0.5, 0.25, 0.25]]).log()
-        >>> [sampled_tokens(logits, torch.tensor([int(share * 2**31)])).item() for share in (0.4, 0.6, 0.9)]
-        [0, 1, 2]
+    >>> logits = torch.tensor([[0.5, 0.25, 0.25]]).log()
+    >>> [sampled_tokens(logits, torch.tensor([int(share * 2**31)])).item() for share in (0.4, 0.6, 0.9)]
+    [0, 1, 2]
 
     References:
         Clark et al., ELECTRA (arXiv 2003.10555), section 2 and appendix F: sampled, not the most likely ones.
@@ -184,10 +180,9 @@ def softmax_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> T
     square of the temperature. The divergence is the cross-entropy of the paper less a constant, so that a student that
     equals its teacher has the loss 0.
 
-    Example:
-        >>> loss = softmax_divergence(torch.tensor([0.0, 0.0]), torch.tensor([20.0, 0.0]), 1.0)
-        >>> round(loss.exp().item(), 4)  # a uniform guess where the teacher is sure of one of two
-        2.0
+    >>> loss = softmax_divergence(torch.tensor([0.0, 0.0]), torch.tensor([20.0, 0.0]), 1.0)
+    >>> round(loss.exp().item(), 4)  # a uniform guess where the teacher is sure of one of two
+    2.0
 
     References:
         Hinton et al. 2015, Distilling the Knowledge in a Neural Network (arXiv 1503.02531), section 2.
@@ -239,9 +234,8 @@ def focal_factor(log_probabilities: Tensor, gamma: float) -> Tensor:
         log_probabilities: Logarithms of the probabilities p that the model gives to the true labels, of any shape.
         gamma: At least 0; 0 gives 1 everywhere, which is cross-entropy.
 
-    Example:
-        >>> focal_factor(torch.tensor([0.5, 0.9]).log(), 2.0)
-        tensor([0.2500, 0.0100])
+    >>> focal_factor(torch.tensor([0.5, 0.9]).log(), 2.0)
+    tensor([0.2500, 0.0100])
 
     References:
         Lin et al., Focal Loss for Dense Object Detection (arXiv 1708.02002), section 3.2, equation 4; `class_weights`
@@ -258,11 +252,10 @@ def supervised_contrastive_loss(vectors: Tensor, labels: Tensor, temperature: fl
         vectors: [B, H] of length 1.
         labels: [B]; a text whose label no other has is only one of the others.
 
-    Example:
-        >>> apart = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-        >>> labels = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])
-        >>> [round(supervised_contrastive_loss(apart, each, 0.1).item(), 3) for each in labels]
-        [0.0, 10.0]
+    >>> apart = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> labels = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])
+    >>> [round(supervised_contrastive_loss(apart, each, 0.1).item(), 3) for each in labels]
+    [0.0, 10.0]
 
     References:
         Khosla et al. 2020 (arXiv 2004.11362), equation 2.

@@ -50,9 +50,8 @@ def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.n
     References:
         Black and Rogaway, Ciphers with Arbitrary Finite Domains (CT-RSA 2002), methods 2 and 3.
 
-    Example:
-        >>> shuffled(np.arange(10), 10, seed=0, epoch=0).tolist()
-        [8, 6, 1, 2, 5, 3, 9, 0, 7, 4]
+    >>> shuffled(np.arange(10), 10, seed=0, epoch=0).tolist()
+    [8, 6, 1, 2, 5, 3, 9, 0, 7, 4]
     """
     half_bits = max(1, -(-(size - 1).bit_length() // 2))
     keys = generator(seed, "order", epoch).integers(0, 2**63, size=_NUM_ROUNDS, dtype=np.uint64)
@@ -103,11 +102,10 @@ class SkippedSequences:
 class Plan:
     """The steps of a run, over all phases.
 
-    Example:
-        >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
-        ...           PhaseConfig(steps=9, max_length=64, global_batch_size=32)]
-        >>> Plan(phases, num_steps=5).place(3)
-        Place(phase=1, consumed=48, max_length=64, global_batch_size=32)
+    >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
+    ...           PhaseConfig(steps=9, max_length=64, global_batch_size=32)]
+    >>> Plan(phases, num_steps=5).place(3)
+    Place(phase=1, consumed=48, max_length=64, global_batch_size=32)
     """
 
     phases: Sequence[PhaseConfig]
@@ -124,10 +122,9 @@ class Plan:
     def skipping(self, first_step: int, end_step: int) -> list[SkippedSequences]:
         """Return the examples to skip, by length, so that step `first_step` takes those planned for `end_step`.
 
-        Example:
-            >>> plan = Plan([PhaseConfig(steps=9, max_length=64, global_batch_size=8)], num_steps=9)
-            >>> plan.skipping(4, 6)
-            [SkippedSequences(step=4, max_length=64, sequences=16)]
+        >>> plan = Plan([PhaseConfig(steps=9, max_length=64, global_batch_size=8)], num_steps=9)
+        >>> plan.skipping(4, 6)
+        [SkippedSequences(step=4, max_length=64, sequences=16)]
         """
         taken = self.sequences(first_step, end_step)
         return [SkippedSequences(step=first_step, max_length=length, sequences=num) for length, num in taken.items()]
@@ -181,11 +178,10 @@ def share_of(place: Place, ranks: Ranks) -> range:
     The ranks' shares are consecutive; their sizes differ by one example if the batch does not divide evenly.
     ConfigError if a rank would get no sequence.
 
-    Example:
-        >>> from bertline.training.devices import Ranks
-        >>> place = Place(phase=0, consumed=100, max_length=64, global_batch_size=5)
-        >>> [list(share_of(place, Ranks(rank=rank, world_size=2, local_rank=rank))) for rank in (0, 1)]
-        [[100, 101], [102, 103, 104]]
+    >>> from bertline.training.devices import Ranks
+    >>> place = Place(phase=0, consumed=100, max_length=64, global_batch_size=5)
+    >>> [list(share_of(place, Ranks(rank=rank, world_size=2, local_rank=rank))) for rank in (0, 1)]
+    [[100, 101], [102, 103, 104]]
     """
     size, first, world_size = place.global_batch_size, place.consumed, ranks.world_size
     if size < world_size:

@@ -225,11 +225,10 @@ class MaskPredictionProbe(Probe):
 def mask_predictions_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Format mask predictions as readable text: each sentence with its guesses, newest first.
 
-    Example:
-        >>> guesses = [["list", 0.5], ["##s", 0.031]]
-        >>> print(mask_predictions_text([{"step": 1000, "sentence": "A [MASK].", "guesses": guesses}]), end="")
-        A [MASK].
-             1,000  list 50 %  ##s 3 %
+    >>> guesses = [["list", 0.5], ["##s", 0.031]]
+    >>> print(mask_predictions_text([{"step": 1000, "sentence": "A [MASK].", "guesses": guesses}]), end="")
+    A [MASK].
+         1,000  list 50 %  ##s 3 %
     """
     predictions: dict[str, list[str]] = {}
     for row in rows:

@@ -59,9 +59,8 @@ def text_in(value: object) -> str | None:
     """Return the text of a cell: a text without outer white space, a number in digits; None if it is missing, a boolean
     or no single value.
 
-    Example:
-        >>> text_in(" 1984"), text_in(1984), text_in(1984.0), text_in(1.5), text_in(True), text_in(["a"])
-        ('1984', '1984', '1984', '1.5', None, None)
+    >>> text_in(" 1984"), text_in(1984), text_in(1984.0), text_in(1.5), text_in(True), text_in(["a"])
+    ('1984', '1984', '1984', '1.5', None, None)
     """
     if value is None or isinstance(value, bool | list | tuple | dict | bytes) or value != value:
         return None
@@ -73,9 +72,8 @@ def text_in(value: object) -> str | None:
 def list_in(value: object) -> object:
     """Return the list that a cell of text shows as JSON or as Python prints it; any other cell unchanged.
 
-    Example:
-        >>> list_in("['a', 'b']"), list_in('["a"]'), list_in("['a' 'b']"), list_in("[a]"), list_in([1])
-        (['a', 'b'], ['a'], "['a' 'b']", '[a]', [1])
+    >>> list_in("['a', 'b']"), list_in('["a"]'), list_in("['a' 'b']"), list_in("[a]"), list_in([1])
+    (['a', 'b'], ['a'], "['a' 'b']", '[a]', [1])
     """
     if not isinstance(value, str) or not (text := value.strip()).startswith("["):
         return value
@@ -102,9 +100,8 @@ def label_in(value: object) -> str:
 
     Whole numbers have no fraction, and booleans are `true` and `false`, whether the cell holds them or their text.
 
-    Example:
-        >>> [label_in(value) for value in (1, 1.0, "1.0", True, "TRUE", " good ", None)]
-        ['1', '1', '1', 'true', 'true', 'good', '']
+    >>> [label_in(value) for value in (1, 1.0, "1.0", True, "TRUE", " good ", None)]
+    ['1', '1', '1', 'true', 'true', 'good', '']
     """
     label = str(value) if isinstance(value, bool) else text_in(value) or ""
     if label.lower() in ("true", "false"):

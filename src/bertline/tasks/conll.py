@@ -201,9 +201,8 @@ def is_visible(word: str) -> bool:
     An uncased BERT removes those and has no token left; the rule is the same for all tokenizers, so that they are
     scored on the same words.
 
-    Example:
-        >>> is_visible("\ufe0f"), is_visible("\u200b\x07"), is_visible("e\u0301"), is_visible("😀\ufe0f")
-        (False, False, True, True)
+    >>> is_visible("\ufe0f"), is_visible("\u200b\x07"), is_visible("e\u0301"), is_visible("😀\ufe0f")
+    (False, False, True, True)
     """
     return any(unicodedata.category(character) not in _UNSEEN and character != "\ufffd" for character in word)
 

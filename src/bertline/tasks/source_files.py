@@ -253,9 +253,8 @@ def listed(labels: Sequence[str], most: int = 5) -> str:
 def same_text(parts: Iterable[str]) -> str:
     """Return a key that is equal for equal texts, ignoring case and white space.
 
-    Example:
-        >>> same_text(["Sum of  squares", "X "])
-        'sum of squares\\x00x'
+    >>> same_text(["Sum of  squares", "X "])
+    'sum of squares\\x00x'
     """
     return "\0".join(" ".join(part.casefold().split()) for part in parts)
 

@@ -126,9 +126,8 @@ class WordSplitter:
     def __call__(self, text: str) -> list[str]:
         """Return the normalised words: runs of letters and digits, single punctuation marks, and unsplit words.
 
-        Example:
-            >>> WordSplitter(Vocabulary(tokens=(), lowercase=True))("(Café-Bar)")
-            ['(', 'cafe', '-', 'bar', ')']
+        >>> WordSplitter(Vocabulary(tokens=(), lowercase=True))("(Café-Bar)")
+        ['(', 'cafe', '-', 'bar', ')']
         """
         if self._unsplit is not None:
             parts = self._unsplit.cut(self._normalize(text))
@@ -149,9 +148,8 @@ def spread(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
 
     A vocabulary of unsplit words, which may have marks, leaves these where they are.
 
-    Example:
-        >>> spread(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
-        ['the ( old ) u .s . , again']
+    >>> spread(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
+    ['the ( old ) u .s . , again']
     """
     marks = {} if vocabulary.unsplit else _FREQUENT_MARKS
     spaced = []

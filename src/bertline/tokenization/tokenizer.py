@@ -261,10 +261,9 @@ class Tokenizer:
         tokens that come from one character (a Korean syllable) have the same offsets. A combining mark after the last
         letter of a word belongs to no token.
 
-        Example:
-            >>> vocabulary = Vocabulary(tokens=(*SPECIAL_TOKENS, "the", "ete"), lowercase=True)
-            >>> Tokenizer(vocabulary).encode_with_places(["The  Été"])
-            [([5, 6], [(0, 3), (5, 8)])]
+        >>> vocabulary = Vocabulary(tokens=(*SPECIAL_TOKENS, "the", "ete"), lowercase=True)
+        >>> Tokenizer(vocabulary).encode_with_places(["The  Été"])
+        [([5, 6], [(0, 3), (5, 8)])]
         """
         encoded = self._encodings(texts, with_mask=with_mask, with_places=True)
         if self.is_wordpiece:

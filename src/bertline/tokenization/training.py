@@ -182,10 +182,9 @@ def train_wordpiece(
     References:
         Sennrich et al. 2016, arXiv 1508.07909, section 3.2 (merging); Schuster and Nakajima 2012 (WordPiece).
 
-    Example:
-        >>> counts = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
-        >>> train_wordpiece(counts, vocab_size=27, min_frequency=2, max_alphabet=100)[-4:]
-        ('##es', '##est', '##ow', 'low')
+    >>> counts = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
+    >>> train_wordpiece(counts, vocab_size=27, min_frequency=2, max_alphabet=100)[-4:]
+    ('##es', '##est', '##ow', 'low')
     """
     alphabet = set(_characters_by_count(word_counts)[:max_alphabet])
     # Sorted, so that the result does not depend on the order in which the words were counted.
@@ -222,9 +221,8 @@ def train_wordpiece(
 def left_out(word_counts: Mapping[str, int], max_alphabet: int) -> tuple[list[str], float]:
     """Return the characters that `max_alphabet` leaves out, and the share of the text in words that have one.
 
-    Example:
-        >>> left_out({"aa": 3, "ab": 1, "c": 12}, max_alphabet=2)
-        (['b'], 0.1)
+    >>> left_out({"aa": 3, "ab": 1, "c": 12}, max_alphabet=2)
+    (['b'], 0.1)
     """
     rare = _characters_by_count(word_counts)[max_alphabet:]
     sizes = {word: count * len(word) for word, count in word_counts.items()}

@@ -114,9 +114,8 @@ class UnsplitWords:
     Of overlapping ones the first is taken, and of those that begin at one place the longest; a found one counts unless
     a letter, digit, mark or underscore is next to it.
 
-    Example:
-        >>> UnsplitWords(["c++", "c+"]).cut("c++ and c++x")
-        [('c++', True), (' and c++x', False)]
+    >>> UnsplitWords(["c++", "c+"]).cut("c++ and c++x")
+    [('c++', True), (' and c++x', False)]
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -165,10 +164,9 @@ def words_to_add(
     Returns:
         Words that are not in the vocabulary, in the order of choice.
 
-    Example:
-        >>> old = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "##c"), lowercase=True)
-        >>> words_to_add(old, {"abc": 9, "abcb": 4, "ab": 9, "a": 99}, num_new=2, min_frequency=2)
-        ('abc', 'ab')
+    >>> old = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "##c"), lowercase=True)
+    >>> words_to_add(old, {"abc": 9, "abcb": 4, "ab": 9, "a": 99}, num_new=2, min_frequency=2)
+    ('abc', 'ab')
     """
     cutter = _Cutter(vocabulary.tokens)
 

@@ -115,13 +115,12 @@ _SECRETS = tuple(
 def masked(text: str) -> str:
     """Mask passwords, tokens and keys in a text: in addresses, behind names that say so, and by their form.
 
-    Example:
-        >>> masked("cannot reach https://ada:s3cret@mlflow.example.org/api?token=abc")
-        'cannot reach https://ada:***@mlflow.example.org/api?token=***'
-        >>> masked("export MLFLOW_TRACKING_TOKEN=abc HF_TOKEN=$(cat file)")
-        'export MLFLOW_TRACKING_TOKEN=*** HF_TOKEN=$(cat file)'
-        >>> masked("curl -H 'Authorization: Bearer abc' --max-tokens=512")
-        "curl -H 'Authorization: Bearer ***' --max-tokens=512"
+    >>> masked("cannot reach https://ada:s3cret@mlflow.example.org/api?token=abc")
+    'cannot reach https://ada:***@mlflow.example.org/api?token=***'
+    >>> masked("export MLFLOW_TRACKING_TOKEN=abc HF_TOKEN=$(cat file)")
+    'export MLFLOW_TRACKING_TOKEN=*** HF_TOKEN=$(cat file)'
+    >>> masked("curl -H 'Authorization: Bearer abc' --max-tokens=512")
+    "curl -H 'Authorization: Bearer ***' --max-tokens=512"
     """
     for pattern in _SECRETS:
         text = pattern.sub(r"\1***", text)
@@ -139,11 +138,10 @@ def has_credentials(uri: str) -> bool:
 
     The user name of a database alone does not count: it is not secret, and the driver reads it only from the address.
 
-    Example:
-        >>> has_credentials("https://ada:s3cret@mlflow.example.org"), has_credentials("https://h/?api_key=abc")
-        (True, True)
-        >>> has_credentials("https://mlflow.example.org"), has_credentials("postgresql://ada@db/mlflow")
-        (False, False)
+    >>> has_credentials("https://ada:s3cret@mlflow.example.org"), has_credentials("https://h/?api_key=abc")
+    (True, True)
+    >>> has_credentials("https://mlflow.example.org"), has_credentials("postgresql://ada@db/mlflow")
+    (False, False)
     """
     parts = urlsplit(uri)
     name_alone = parts.username if parts.scheme.startswith("http") else None
@@ -153,11 +151,10 @@ def has_credentials(uri: str) -> bool:
 def is_local(uri: str) -> bool:
     """Return whether a store is on this machine.
 
-    Example:
-        >>> [is_local(uri) for uri in ("sqlite:///runs/mlflow.db", "/tmp/mlruns", "http://127.0.0.1:5000", "http://[::1]")]
-        [True, True, True, True]
-        >>> is_local("http://mlflow:5000"), is_local("http://10.0.0.3:5000"), is_local("postgresql://db/mlflow")
-        (False, False, False)
+    >>> [is_local(uri) for uri in ("sqlite:///runs/mlflow.db", "/tmp/mlruns", "http://127.0.0.1:5000", "http://[::1]")]
+    [True, True, True, True]
+    >>> is_local("http://mlflow:5000"), is_local("http://10.0.0.3:5000"), is_local("postgresql://db/mlflow")
+    (False, False, False)
     """
     return uri.startswith("sqlite:") or (urlsplit(uri).hostname or "") in _LOCAL_HOSTS
 
@@ -165,10 +162,9 @@ def is_local(uri: str) -> bool:
 def database_file(uri: str) -> Path | None:
     """Return the file of an SQLite address; None for other addresses.
 
-    Example:
-        >>> database_file("sqlite:///runs/mlflow.db").as_posix()
-        'runs/mlflow.db'
-        >>> database_file("http://127.0.0.1:5000") is None
-        True
+    >>> database_file("sqlite:///runs/mlflow.db").as_posix()
+    'runs/mlflow.db'
+    >>> database_file("http://127.0.0.1:5000") is None
+    True
     """
     return Path(uri.removeprefix("sqlite:///").split("?")[0]) if uri.startswith("sqlite:///") else None

@@ -66,11 +66,10 @@ def refuse_secrets_of_dvc(path: Path = DVC_CONFIG) -> None:
 def is_secret(text: str) -> bool:
     """Return whether a text contains a password or token, in an address, an assignment or by its form.
 
-    Example:
-        >>> is_secret("https://ada:s3cret@example.org/data"), is_secret("export HF_TOKEN=abc"), is_secret("--token=abc")
-        (True, True, True)
-        >>> is_secret("google-bert/bert-base-uncased"), is_secret("HF_TOKEN=$(cat ~/token)"), is_secret("--key=abc")
-        (False, False, False)
+    >>> is_secret("https://ada:s3cret@example.org/data"), is_secret("export HF_TOKEN=abc"), is_secret("--token=abc")
+    (True, True, True)
+    >>> is_secret("google-bert/bert-base-uncased"), is_secret("HF_TOKEN=$(cat ~/token)"), is_secret("--key=abc")
+    (False, False, False)
     """
     if masked(text) != text:
         return True

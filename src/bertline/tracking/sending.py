@@ -119,9 +119,8 @@ def register(folder: Path, name: str, model: Path, registration: Registration) -
 def without_text(mapping: Mapping[str, Any], key: str = "") -> dict[str, Any]:
     """Return a nested configuration without the values that are the user's sentences (see `tracking.log_text`).
 
-    Example:
-        >>> without_text({"mask_predictions": {"sentences": ["Mine, [MASK]."], "every_steps": 500}})
-        {'mask_predictions': {'every_steps': 500}}
+    >>> without_text({"mask_predictions": {"sentences": ["Mine, [MASK]."], "every_steps": 500}})
+    {'mask_predictions': {'every_steps': 500}}
     """
     shown = {name: value for name, value in mapping.items() if not f"{key}.{name}".endswith(_TEXT_KEYS)}
     return {name: without_text(value, name) if isinstance(value, Mapping) else value for name, value in shown.items()}

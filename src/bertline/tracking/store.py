@@ -288,9 +288,8 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
 
     Lists of plain values are kept whole; lists of mappings are indexed.
 
-    Example:
-        >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
-        {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
+    >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
+    {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
     """
     return {key[:_MAX_KEY_CHARACTERS]: cut(value, MAX_PARAM_CHARACTERS) for key, value in _leaves(mapping, "")}
 
@@ -298,9 +297,8 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
 def cut(value: str, limit: int) -> str:
     """Truncate a value to a limit, with a note on its original length.
 
-    Example:
-        >>> cut("a" * 100, 40)
-        'aaaaaaaaaaaaaaa… (cut, 100 characters)'
+    >>> cut("a" * 100, 40)
+    'aaaaaaaaaaaaaaa… (cut, 100 characters)'
     """
     if len(value) <= limit:
         return value
@@ -312,9 +310,8 @@ def cut(value: str, limit: int) -> str:
 def metric_key(name: str) -> str:
     """Replace @ in the name of a metric, which MLflow does not allow in keys.
 
-    Example:
-        >>> metric_key("test/ndcg@10_mean")
-        'test/ndcg_at_10_mean'
+    >>> metric_key("test/ndcg@10_mean")
+    'test/ndcg_at_10_mean'
     """
     return name.replace("@", "_at_")
 

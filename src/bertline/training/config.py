@@ -40,10 +40,9 @@ class _CommonScheduleConfig(ABC):
             The reference code starts at a learning rate of zero and ends one step before zero. Here neither end is
             wasted: the first step has `1 / num_warmup_steps` of the peak, and the decay would end at step `num_steps`.
 
-        Example:
-            >>> factor = LinearScheduleConfig(kind="linear", num_warmup_steps=2).learning_rate_factor(6)
-            >>> [factor(step) for step in range(7)]
-            [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
+        >>> factor = LinearScheduleConfig(kind="linear", num_warmup_steps=2).learning_rate_factor(6)
+        >>> [factor(step) for step in range(7)]
+        [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
         """
         decay_start = max(self.num_warmup_steps, num_steps - self._decay_steps(num_steps))  # no step of the warm-up
         num_decay_steps = max(1, num_steps - decay_start)

@@ -57,9 +57,8 @@ UNSEEN = Forms(0, 0, both_are_words=False)
 def divided_words(text: str) -> list[tuple[str, str]]:
     r"""Return the halves of what may be divided words, in lower case.
 
-    Example:
-        >>> divided_words("He consid-\nered the well- known 20-\nyear-old")
-        [('consid', 'ered'), ('well', 'known')]
+    >>> divided_words("He consid-\nered the well- known 20-\nyear-old")
+    [('consid', 'ered'), ('well', 'known')]
     """
     return [(found[1].casefold(), found[4].casefold()) for found in broken_words(text)]
 
@@ -123,10 +122,9 @@ def join_hyphens(text: str, forms: Mapping[str, Forms]) -> tuple[str, re.Match[s
     Returns:
         The text, and the first place that was changed.
 
-    Example:
-        >>> forms = {"consid ered": Forms(9, 0, False), "well known": Forms(0, 3, True)}
-        >>> join_hyphens("It is consid-\nered well-\nknown, pre- and post-war.", forms)[0]
-        'It is considered well-known, pre- and post-war.'
+    >>> forms = {"consid ered": Forms(9, 0, False), "well known": Forms(0, 3, True)}
+    >>> join_hyphens("It is consid-\nered well-\nknown, pre- and post-war.", forms)[0]
+    'It is considered well-known, pre- and post-war.'
     """
     first: list[re.Match[str]] = []
 
@@ -203,11 +201,10 @@ _MOST_ROUNDS = 10
 def markup_in(text: str) -> dict[str, tuple[int, int]]:
     """Return the first place of each kind of markup in a text.
 
-    Example:
-        >>> markup_in("{{cite}} Euler () wrote formula_53 &amp; f() <b>once</b>.")
-        {'tag': (45, 48), 'template': (0, 8), 'entity': (35, 40), 'formula': (24, 34), 'empty_brackets': (15, 17)}
-        >>> markup_in("if a < b and (c, d) or x[[0]]: f()")
-        {'link': (24, 29)}
+    >>> markup_in("{{cite}} Euler () wrote formula_53 &amp; f() <b>once</b>.")
+    {'tag': (45, 48), 'template': (0, 8), 'entity': (35, 40), 'formula': (24, 34), 'empty_brackets': (15, 17)}
+    >>> markup_in("if a < b and (c, d) or x[[0]]: f()")
+    {'link': (24, 29)}
     """
     spans: dict[str, tuple[int, int]] = {}
     if _MAY_HAVE.search(text):
@@ -220,9 +217,8 @@ def markup_in(text: str) -> dict[str, tuple[int, int]]:
 def without_markup(text: str) -> str:
     """Remove markup: tags and templates go, links keep their text, entities become their character.
 
-    Example:
-        >>> without_markup("{{cite|{{a}}}}Euler () saw [[Basel|the city]] &amp; H<sub>2</sub>O<br/>here")
-        ' Euler  saw the city & H2O here'
+    >>> without_markup("{{cite|{{a}}}}Euler () saw [[Basel|the city]] &amp; H<sub>2</sub>O<br/>here")
+    ' Euler  saw the city & H2O here'
     """
     for _ in range(_MOST_ROUNDS):
         before = text
@@ -246,9 +242,8 @@ _SENTENCE_ENDS = (".", "!", "?", "\u3002", "\u2026", ",", ";", ":", '"', "'", "\
 def line_key(line: str) -> int:
     """Return a hash that is equal for lines that differ only in case, white space and numbers.
 
-    Example:
-        >>> line_key("Page 3 of 12") == line_key("page  4 of 9")
-        True
+    >>> line_key("Page 3 of 12") == line_key("page  4 of 9")
+    True
     """
     text = " ".join(_DIGITS.sub("0", line.casefold()).split())
     return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "little")
@@ -261,9 +256,8 @@ def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
     end a sentence which the line before began, unless they have seven words: such a notice stands below a title. A
     sentence of fewer than five words is not judged either.
 
-    Example:
-        >>> list(judged_lines("Page 3 of 12\nIt was said by\nMr. Holmes.\nof course"))
-        [(0, 'Page 3 of 12'), (1, 'It was said by')]
+    >>> list(judged_lines("Page 3 of 12\nIt was said by\nMr. Holmes.\nof course"))
+    [(0, 'Page 3 of 12'), (1, 'It was said by')]
     """
     before = ""
     for number, line in enumerate(paragraph.split("\n")):

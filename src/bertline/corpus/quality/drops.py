@@ -143,15 +143,14 @@ def _readable(text: str) -> str:
 def drops_in_words(counts: Mapping[str, int], names: Mapping[str, Sequence[str]] | None = None) -> str:
     """Return all counts by what was dropped and why, in one line.
 
-    Example:
-        >>> drops_in_words({"documents/duplicate": 1200, "paragraphs/duplicate": 7, "documents/empty": 1})
-        'dropped 1,201 documents (1,200 duplicate, 1 empty), 7 paragraphs (7 duplicate)'
-        >>> drops_in_words({})
-        'nothing was dropped'
-        >>> drops_in_words({"changed_paragraphs/hyphens": 3, "marked_paragraphs/tag": 1})
-        'nothing was dropped; 3 changed paragraphs (3 hyphens); 1 marked paragraph (1 tag)'
-        >>> drops_in_words({"files/other_suffix": 4}, {"files/other_suffix": ["README", "a.docx"]})
-        'dropped 4 files (4 other suffix, such as README, a.docx)'
+    >>> drops_in_words({"documents/duplicate": 1200, "paragraphs/duplicate": 7, "documents/empty": 1})
+    'dropped 1,201 documents (1,200 duplicate, 1 empty), 7 paragraphs (7 duplicate)'
+    >>> drops_in_words({})
+    'nothing was dropped'
+    >>> drops_in_words({"changed_paragraphs/hyphens": 3, "marked_paragraphs/tag": 1})
+    'nothing was dropped; 3 changed paragraphs (3 hyphens); 1 marked paragraph (1 tag)'
+    >>> drops_in_words({"files/other_suffix": 4}, {"files/other_suffix": ["README", "a.docx"]})
+    'dropped 4 files (4 other suffix, such as README, a.docx)'
     """
     names = {} if names is None else names
     by_thing: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -221,9 +221,8 @@ class _Ngrams:
 def similarity(a: Hashes, b: Hashes) -> float:
     """Return the Jaccard similarity of two sorted arrays of distinct hashes.
 
-    Example:
-        >>> similarity(np.array([1, 2, 3], np.uint64), np.array([2, 3, 4], np.uint64))
-        0.5
+    >>> similarity(np.array([1, 2, 3], np.uint64), np.array([2, 3, 4], np.uint64))
+    0.5
     """
     both = np.concatenate([a, b])
     both.sort()

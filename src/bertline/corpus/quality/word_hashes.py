@@ -101,10 +101,9 @@ def _hashes(content: bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np
 def ngram_hashes(words: Hashes, ngram: int) -> Hashes:
     """Return the hash of each n-gram in order, shape (words - ngram + 1,), or (0,) of shorter text.
 
-    Example:
-        >>> words = word_hashes(["a b c a b"])
-        >>> sorted(np.unique(ngram_hashes(words, 2), return_counts=True)[1].tolist())
-        [1, 1, 2]
+    >>> words = word_hashes(["a b c a b"])
+    >>> sorted(np.unique(ngram_hashes(words, 2), return_counts=True)[1].tolist())
+    [1, 1, 2]
     """
     return next((hashes for _, hashes in ngrams_by_length(words, {ngram})), np.empty(0, np.uint64))
 
@@ -138,8 +137,7 @@ def combined(columns: Sequence[Hashes]) -> Hashes:
 def is_stub(sentence: str) -> bool:
     """Return whether a sentence is a single word; one of a script without spaces never is.
 
-    Example:
-        >>> is_stub("Pub."), is_stub("Pub. L."), is_stub("これは文です。")
-        (True, False, False)
+    >>> is_stub("Pub."), is_stub("Pub. L."), is_stub("これは文です。")
+    (True, False, False)
     """
     return " " not in sentence and (sentence.isascii() or not _SPACELESS.search(sentence))

@@ -90,10 +90,9 @@ _LAYOUT = re.compile(
 def layout_ends(text: str) -> list[int]:
     """Return the places in a paragraph where a sentence begins though no mark ends the one before.
 
-    Example:
-        >>> text = "Look at http://a.org/b We were there :) It rained"
-        >>> [text[end:] for end in layout_ends(text)]
-        ['We were there :) It rained', 'It rained']
+    >>> text = "Look at http://a.org/b We were there :) It rained"
+    >>> [text[end:] for end in layout_ends(text)]
+    ['We were there :) It rained', 'It rained']
     """
     for first, signs in _SIGNS:
         if first in text:
@@ -384,9 +383,8 @@ def sampled_batches(num_batches: Sequence[int]) -> list[list[int]]:
     """Return the batches of each shard that are counted: the first 100, and of what follows a sample over the whole
     corpus that grows with the logarithm of its size.
 
-    Example:
-        >>> [len(batches) for batches in sampled_batches([60, 60, 60])]
-        [60, 58, 40]
+    >>> [len(batches) for batches in sampled_batches([60, 60, 60])]
+    [60, 58, 40]
     """
     chosen, first = [], 0
     for number in num_batches:
@@ -450,10 +448,9 @@ class LearnedSplitter:
     def split(self, paragraph: str) -> list[str]:
         """Split one paragraph into sentences.
 
-        Example:
-            >>> splitter = LearnedSplitter.of(learn(count([])))
-            >>> splitter.split("See 10 U.S.C. Sec. 7730. It was amended by Pub. L. 110-246. Roe v. Harris followed.")
-            ['See 10 U.S.C. Sec. 7730.', 'It was amended by Pub. L. 110-246.', 'Roe v. Harris followed.']
+        >>> splitter = LearnedSplitter.of(learn(count([])))
+        >>> splitter.split("See 10 U.S.C. Sec. 7730. It was amended by Pub. L. 110-246. Roe v. Harris followed.")
+        ['See 10 U.S.C. Sec. 7730.', 'It was amended by Pub. L. 110-246.', 'Roe v. Harris followed.']
         """
         ends = []
         start = 0

@@ -65,9 +65,8 @@ class LinesConfig(SentenceSettings):
     def split(self, paragraph: str) -> list[str]:
         r"""Return the lines.
 
-        Example:
-            >>> LinesConfig(kind="lines", headings="stay").split("It rained. Dr.\nSmith stayed.")
-            ['It rained. Dr.', 'Smith stayed.']
+        >>> LinesConfig(kind="lines", headings="stay").split("It rained. Dr.\nSmith stayed.")
+        ['It rained. Dr.', 'Smith stayed.']
         """
         return paragraph.split("\n")
 
@@ -95,9 +94,8 @@ class RegexConfig(SentenceSettings):
     def split(self, paragraph: str) -> list[str]:
         r"""Return the texts between the ends of matches, without white space around them.
 
-        Example:
-            >>> RegexConfig(kind="regex", headings="stay", pattern=r";(?=\s)").split("a. b; c;d; e")
-            ['a. b;', 'c;d;', 'e']
+        >>> RegexConfig(kind="regex", headings="stay", pattern=r";(?=\s)").split("a. b; c;d; e")
+        ['a. b;', 'c;d;', 'e']
         """
         return cut(paragraph, [match.end() for match in re.finditer(self.pattern, paragraph)])
 
@@ -168,9 +166,8 @@ def is_heading(text: str) -> bool:
     Up to six words with a full stop are a heading too (WikiExtractor's "External links."), unless one of them is of
     those that make sentences ("He left.") or a number or abbreviation inside has a full stop of its own.
 
-    Example:
-        >>> [is_heading(text) for text in ("Early life", "External links.", "He left.", "It was late", "Who is it?")]
-        [True, True, False, False, False]
+    >>> [is_heading(text) for text in ("Early life", "External links.", "He left.", "It was late", "Who is it?")]
+    [True, True, False, False, False]
     """
     words = text.split()
     if not words or len(words) > _MAX_WORDS or "\n" in text or not text[0].isalnum() or text[0].islower():
@@ -193,9 +190,8 @@ def place_headings(paragraphs: list[Split], headings: Headings) -> tuple[list[Sp
     Returns:
         The paragraphs, and the headings that were left out.
 
-    Example:
-        >>> place_headings([("Life", ["Life"]), ("He was born. He died.", ["He was born.", "He died."])], "joined")
-        ([('Life He was born. He died.', ['Life He was born.', 'He died.'])], ())
+    >>> place_headings([("Life", ["Life"]), ("He was born. He died.", ["He was born.", "He died."])], "joined")
+    ([('Life He was born. He died.', ['Life He was born.', 'He died.'])], ())
     """
     if headings == "stay":
         return paragraphs, ()

@@ -28,9 +28,8 @@ _METRICS = {
 def metric_name(metric: str) -> str:
     """Return the display name of a metric.
 
-    Example:
-        >>> metric_name("macro_f1"), metric_name("ndcg@10"), metric_name("recall@100"), metric_name("accuracy")
-        ('macro F1', 'nDCG@10', 'recall@100', 'accuracy')
+    >>> metric_name("macro_f1"), metric_name("ndcg@10"), metric_name("recall@100"), metric_name("accuracy")
+    ('macro F1', 'nDCG@10', 'recall@100', 'accuracy')
     """
     name, sign, depth = metric.partition("@")
     return _METRICS.get(name, name.replace("_", " ")) + sign + depth

@@ -22,9 +22,8 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 def normalised(answer: str) -> str:
     """Lower-case an answer, remove ASCII punctuation and English articles, and collapse white space.
 
-    Example:
-        >>> normalised("The  Denver-Broncos!")
-        'denverbroncos'
+    >>> normalised("The  Denver-Broncos!")
+    'denverbroncos'
     """
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())
 

@@ -20,9 +20,8 @@ def words_of(text: str) -> list[str]:
 
     ROUGE ignores all other characters: text in other scripts has no words, and an accented letter separates words.
 
-    Example:
-        >>> words_of("Don't panic: 42!")
-        ['don', 't', 'panic', '42']
+    >>> words_of("Don't panic: 42!")
+    ['don', 't', 'panic', '42']
     """
     return _WORD.findall(text.lower())
 
