@@ -1,7 +1,5 @@
 """The root configuration: all sections, and the rules between sections."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -3,8 +3,6 @@
 A check is a function that returns what it found, or raises `RedError`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -4,8 +4,6 @@ Nothing is run and PyTorch is not imported, except to measure this machine's mat
 data (are there tokens enough for the parameters, and is the text read too often?) and size (does it fit into memory?).
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -4,8 +4,6 @@ The header of `params.yaml` lists the keys that an experiment set, and contains 
 an experiment's choice nor a manual edit is undone silently.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Subcommands of a few lines each."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -1,7 +1,5 @@
 """Between Hydra and the library: composed configurations as plain data, errors as plain messages."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

@@ -1,7 +1,5 @@
 """configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml, artifacts/code)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

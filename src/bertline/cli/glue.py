@@ -1,7 +1,5 @@
 """glue: fine-tune on all sets of GLUE in a folder with one recipe; one table (runs/glue/FINGERPRINT/table.md)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the text and the checkpoint of a user mean for a configuration, before any stage runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Commands that look inside an encoder: a page of a text, its heads against a treebank, and words in context."""
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 from itertools import chain

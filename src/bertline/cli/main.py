@@ -5,8 +5,6 @@
 Nothing heavy is imported before a subcommand is known, so that help and completion answer at once.
 """
 
-from __future__ import annotations
-
 import difflib
 import gc
 import importlib

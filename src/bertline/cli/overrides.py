@@ -1,7 +1,5 @@
 """Overrides as people write them: values with any characters, and what was meant by those that name no key."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

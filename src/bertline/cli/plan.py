@@ -1,7 +1,5 @@
 """plan: forecast what the current configuration needs, without a GPU."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """predict: apply the model of a finished task, or the encoder (for vectors), to a file of any size."""
 
-from __future__ import annotations
-
 import codecs
 from pathlib import Path
 from typing import Any

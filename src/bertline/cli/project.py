@@ -1,7 +1,5 @@
 """The project that a command works in: a clone of bertline, in the folder where the command is given or above it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@
 advice on git, and to delete a lock that protects a running stage.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

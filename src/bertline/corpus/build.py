@@ -4,8 +4,6 @@ Each step is a task over the shards of the input, or over partitions of the keys
 the next step, so that a killed run resumes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """Document types, before and after sentence splitting, and what the ids of a corpus of several sources begin with."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

@@ -3,8 +3,6 @@
 A path may be local or a URL (`s3://`, `gs://`, `hf://`), whose credentials and endpoint come from the environment.
 """
 
-from __future__ import annotations
-
 import bz2
 import errno
 import glob

@@ -1,7 +1,5 @@
 """The lines of input files: encoding, bounded memory, and errors that name file, line and byte."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import re

@@ -1,7 +1,5 @@
 """The settings of every corpus and of every source, and the contract of a reader."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

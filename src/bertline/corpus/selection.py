@@ -3,8 +3,6 @@
 A split with too few documents gets some of the other one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping

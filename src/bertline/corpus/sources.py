@@ -5,8 +5,6 @@ repeated or left out, so that sources have their weights and languages the share
 document is there is a pure function of its id, the seed and the rate of its source and language.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

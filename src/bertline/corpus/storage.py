@@ -3,8 +3,6 @@
 What reads raises ArtifactError where a folder is no corpus, or a shard is missing or damaged.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

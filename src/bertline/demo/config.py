@@ -1,7 +1,5 @@
 """Configuration of the demo: the Python packages whose docstrings it reads, and the sources of its tasks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

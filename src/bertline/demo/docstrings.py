@@ -4,8 +4,6 @@ The split of `read_modules` is the only split of the default data: `held_out` mo
 corpus and the source of dev and test rows of the tasks built from the same packages.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import hashlib

@@ -4,8 +4,6 @@ Supported styles are reStructuredText with Sphinx roles, fields and directives, 
 Descriptions of parameters are prose and are kept; lines that name a parameter and its type are removed.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A task collects its items (rows, or parts that rows are built from) with `items_
 with `ordered_splits` and takes as many as it is asked for with `first_rows`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The tasks of the demo: which library, does it match, which words are parameters, find the function."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

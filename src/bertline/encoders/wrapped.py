@@ -3,8 +3,6 @@
 Shapes as in `bertline.modeling.bert`.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The stage `evaluate`: a report from the template `report.html`, its figures as files, and curves for `dvc plots`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

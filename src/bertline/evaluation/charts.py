@@ -1,7 +1,5 @@
 """What the figures of the report show: pretraining against its baselines, each task's scores, trials and vectors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

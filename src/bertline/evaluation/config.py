@@ -1,7 +1,5 @@
 """Configuration of the stage `evaluate`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

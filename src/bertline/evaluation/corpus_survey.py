@@ -1,7 +1,5 @@
 """What a corpus looks like: read once, in bounded memory; the same corpus gives the same survey."""
 
-from __future__ import annotations
-
 import heapq
 import random
 import unicodedata

@@ -1,7 +1,5 @@
 """The data page: what was kept and dropped of the text, and how the vocabulary fits it, to be read before training."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ Those artifacts contain measured times, so they differ between runs anyway. The 
 own: the same artifacts give the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate

@@ -3,8 +3,6 @@
 Figures are made without pyplot and with their own settings, so that nothing global changes.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,8 +1,6 @@
 """Pages from the templates next to this, each one file, for light and dark schemes: the page, numbers and words as it
 shows them, and the HTML of the errors of a task."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 from typing import Any, Literal

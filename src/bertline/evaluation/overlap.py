@@ -4,8 +4,6 @@ Words are those of `corpus.quality.word_hashes`, without case and punctuation. O
 stored, so that memory does not depend on the size of the corpus.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -3,8 +3,6 @@
 A reference is a small JSON file in `reference_curves/`, written by `bertline curve` from a finished run.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -1,7 +1,5 @@
 """What the report says of a task: scores against baselines, what the sweep tried and has to admit, details, errors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How well a vocabulary fits a text, next to others on the same text; the same inputs give the same survey."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A GPU shows such text only as a loss that is too low (sequences that repeat) or 
 off or unknown), after hours.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -3,8 +3,6 @@
 The manifest has the unigram entropy: the loss of a baseline that knows only token frequencies.
 """
 
-from __future__ import annotations
-
 import textwrap
 from base64 import b64encode
 from bisect import bisect_left, bisect_right

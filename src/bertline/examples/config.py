@@ -1,7 +1,5 @@
 """Configuration of the examples stage: sentence pairs and masking."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Literal
 

@@ -23,8 +23,6 @@ Full sentences are for objectives without pairs: the sentences of a document are
 sequence never contains text of two documents, and only a sentence longer than a whole sequence is split.
 """
 
-from __future__ import annotations
-
 import random
 from array import array
 from bisect import bisect_left, bisect_right

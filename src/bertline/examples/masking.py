@@ -8,8 +8,6 @@ length of a span that begins at p. Any output can be computed without the preced
 expression, and each row has the same result as when it is masked alone.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Mapping

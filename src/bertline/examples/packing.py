@@ -1,7 +1,5 @@
 """Arrangement of a batch: sequences concatenated into rows, and the segments of pairs as sequences of their own."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The stage `export`: self-contained Hugging Face folders, checked against transformers before they are written."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -3,8 +3,6 @@
 Facts come from manifests, scores, configuration and the kinds of tasks; unknown ones are omitted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Configuration of the stage `export`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """What a student costs and is worth compared with its teacher: sizes, latencies and test scores, and those in int8."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a kind of task says of its models in their card."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Shapes: B sequences, S positions, L labels, H hidden size, V vocabulary size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args

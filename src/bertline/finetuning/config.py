@@ -1,7 +1,5 @@
 """Configuration of one fine-tuning run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ The gradient of a row that no batch reads is zero in every step. AdamW, with or 
 the row by 1 - learning rate * weight decay, and the row adds nothing to the norm that gradients are clipped by.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

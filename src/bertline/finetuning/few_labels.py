@@ -5,8 +5,6 @@ encoder tell texts apart before any training; contrast moves those of one label 
 2209.11055, section 3, with all pairs of a batch at once: arXiv 2004.11362). Both end in a logistic regression.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

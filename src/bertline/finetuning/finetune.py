@@ -1,7 +1,5 @@
 """One fine-tuning run: trains an encoder on a task and returns the model and its dev scores."""
 
-from __future__ import annotations
-
 import gc
 import math
 import tempfile

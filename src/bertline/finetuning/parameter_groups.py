@@ -1,7 +1,5 @@
 """Freezing, re-initialization, and parameter groups with layer-wise learning rates."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

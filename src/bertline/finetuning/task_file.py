@@ -1,7 +1,5 @@
 """task.json of a fine-tuned model: task configuration, labels and calibration, needed to use it as it was scored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

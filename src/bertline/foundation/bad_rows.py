@@ -1,7 +1,5 @@
 """Invalid rows of the user's data: an error that names the first of them, or dropped and counted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Literal
 

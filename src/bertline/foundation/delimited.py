@@ -1,7 +1,5 @@
 """Rows of delimited text (CSV, TSV), with errors for the damage that would otherwise pass as text."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ when it is complete, so that a killed run resumes with the missing shards. The e
 work is done, never what comes out.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """User-facing errors: every message names what was found, what was expected, and how to fix it."""
 
-from __future__ import annotations
-
 
 class BertlineError(Exception):
     """Base class of all errors that a user can cause and fix. Recipes print them without a traceback."""

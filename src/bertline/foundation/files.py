@@ -3,8 +3,6 @@
 What writes raises MachineError where a disk is full, fails or cannot be written; what was there before stays.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import glob

@@ -1,7 +1,5 @@
 """Text for people: formats of numbers and durations, and exported text without local paths."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath

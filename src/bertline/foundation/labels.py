@@ -1,7 +1,5 @@
 """The order of labels, and the label of positions that have none."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Manifests: the description in each artifact folder, for the next stage and for users."""
 
-from __future__ import annotations
-
 from importlib import metadata
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Nested mappings by dotted keys."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 One JSON object per line: `{"step": 120, "time_s": 1760000000.0, "metrics": {"train/mlm_loss": 5.1}}`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time

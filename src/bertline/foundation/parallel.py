@@ -1,7 +1,5 @@
 """Worker processes: functions applied by several of them in order, their end with their parent's, their cores."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import platform

@@ -4,8 +4,6 @@ A package declares them in its `pyproject.toml`: `[project.entry-points."bertlin
 `NAME = "MODULE:CLASS"`, where NAME is the value of `kind` in the configuration. Results depend on its version.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points

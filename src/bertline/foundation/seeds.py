@@ -1,7 +1,5 @@
 """Named seeds: every random choice in bertline is a pure function of a root seed and a name."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Signals that ask a process to stop: Ctrl-C, TERM of schedulers, USR1 and USR2 of job scripts, HUP of a terminal."""
 
-from __future__ import annotations
-
 import _thread
 import signal
 import threading

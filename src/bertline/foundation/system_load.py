@@ -6,8 +6,6 @@ MLflow shows as system metrics: `system/cpu_utilization_percentage`, and with se
 `system/NODE/cpu_utilization_percentage`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """Text files of users, plain or gzip, with errors that name file and line."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import zlib

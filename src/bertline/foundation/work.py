@@ -1,7 +1,5 @@
 """What the function that does a stage's work is given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loading of a model for inference: bertline's own folders, and checkpoints from elsewhere, whose task is inferred."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Prediction of a task or of text vectors for the rows of a file of any size."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import shutil

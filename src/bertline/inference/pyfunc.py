@@ -5,8 +5,6 @@ The `MLmodel` next to a folder's files (`tracking.mlmodel`) names this module. A
 those that `bertline predict` reads from a file, and the columns of the answer are those that it adds.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Rows of files: input in any of the formats, and output that is written in blocks, which are joined at the end."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -4,8 +4,6 @@ A text that is too long is cut to the window around its place (`num_cut`). Layer
 which knows the position of a token but no other token. Where there are intervals, they are of 95 %; `senses` has none.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

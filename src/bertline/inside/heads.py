@@ -5,8 +5,6 @@ References:
     than One? (arXiv 1905.10650), section 3: the output of a head of a trained model is set to zero.
 """
 
-from __future__ import annotations
-
 import copy
 import csv
 from collections.abc import Callable, Iterator, Sequence

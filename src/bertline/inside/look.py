@@ -3,8 +3,6 @@
 Shapes: L layers of N heads with D channels, S tokens of which R are shown, hidden size H.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checks of the inputs of users."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

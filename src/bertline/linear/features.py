@@ -1,7 +1,5 @@
 """Features of rows for linear models: n-grams, what the two texts of a pair share, and windows of words."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections import Counter

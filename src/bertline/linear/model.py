@@ -1,7 +1,5 @@
 """A fitted linear model: predictions for rows by features and weights alone, and the folder that holds it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Shapes: B sequences (or packed rows), N heads, S positions, D channels per head,
 sequence, or the padding at the end of a row).
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 from importlib.util import find_spec

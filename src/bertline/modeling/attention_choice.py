@@ -3,8 +3,6 @@
 This module does not import PyTorch, so the planner can make the same choice as the run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Architecture of the encoder, with the names of BertConfig; the parameters and operations that follow from it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal

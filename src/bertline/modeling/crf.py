@@ -3,8 +3,6 @@
 Shapes: B sentences of at most W words, L labels. Words are padded at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar

@@ -12,8 +12,6 @@ References:
     et al., ModernBERT (arXiv 2412.13663).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

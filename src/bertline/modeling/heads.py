@@ -4,8 +4,6 @@ Shapes as in `bert.py`. None of these models uses the pooler, so their folders h
 Hugging Face's.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal, NamedTuple
 
 import torch

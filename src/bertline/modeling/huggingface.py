@@ -1,7 +1,5 @@
 """Model folders in Hugging Face format (config.json and model.safetensors), without importing transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random initialisation of weights; all new weights are drawn here."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 
 import torch

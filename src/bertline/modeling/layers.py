@@ -3,8 +3,6 @@
 Shapes as in `bert.py`; Q positions per row at which the output of a layer is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A mean per micro-batch would give targets in micro-batches with few targets a la
 Shapes: B sequences, P masked positions, V vocabulary size, R rows of S positions.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -7,8 +7,6 @@ References:
     Transformer Models".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

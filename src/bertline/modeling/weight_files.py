@@ -4,8 +4,6 @@ Files always have Hugging Face's names, also for fused weights: query, key and v
 on disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -1,7 +1,5 @@
 """Checkpoints of a run: what they hold, and which one it resumes from."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence

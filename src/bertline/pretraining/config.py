@@ -1,7 +1,5 @@
 """Configuration of the pretrain stage."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

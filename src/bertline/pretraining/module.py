@@ -1,7 +1,5 @@
 """LightningModule for pretraining: one Lightning batch is this rank's share of one optimizer step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Probes: the held-out losses, the best step so far, the guesses for fixed blanks, and a linear classifier."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -4,8 +4,6 @@ A step is `pretraining.module`, its loss `Objective.loss`, its batch `pretrainin
 is in `callbacks`; alarms and rollbacks are in `health`.
 """
 
-from __future__ import annotations
-
 import copy
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What pretraining starts from: random weights or a checkpoint, whether it fits, and a head where it has none."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

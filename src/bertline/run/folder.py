@@ -4,8 +4,6 @@ One process at a time works in a run folder, and holds its lock, which the syste
 status says how far it came, for people, for the next command and for MLflow.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -1,7 +1,5 @@
 """Provenance of a result: the commit, the experiment, the content of inputs and outputs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

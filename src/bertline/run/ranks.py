@@ -5,8 +5,6 @@ the inputs named there, so that a queued or resumed job never sees a later confi
 folder's lock and writes its status; the recipe, or the job, reads that.
 """
 
-from __future__ import annotations
-
 import signal
 
 from bertline.foundation.signals import RECEIVED, STOP_SIGNALS, hold_signals

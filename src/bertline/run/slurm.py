@@ -7,8 +7,6 @@ next start resumes. How the work ended stands in the run folder's status, since 
 job minutes after its end.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -9,8 +9,6 @@ The work runs in the recipe's own process. Under DVC the result goes to `artifac
 `runs/STAGE/FINGERPRINT/result`, never over `artifacts/`.
 """
 
-from __future__ import annotations
-
 import os
 import pkgutil
 import shutil

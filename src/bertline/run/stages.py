@@ -3,8 +3,6 @@
 `dvc.yaml` declares the same to DVC; a test checks that the two agree.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Signals that stop a command: it ends with one line that names the signal, never with a traceback."""
 
-from __future__ import annotations
-
 import logging
 import os
 import select

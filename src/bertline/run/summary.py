@@ -1,7 +1,5 @@
 """The finished pipeline as a whole: folders of its artifacts, figures of every stage, facts for a model card."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

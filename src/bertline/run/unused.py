@@ -3,8 +3,6 @@
 DVC runs every stage of `dvc.yaml`. These stages then end at once, with a manifest that states why the output is empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

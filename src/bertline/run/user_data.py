@@ -4,8 +4,6 @@ A configuration may name any path; `link_user_data` links to it from its fixed p
 the data changes.
 """
 
-from __future__ import annotations
-
 import glob
 import shutil
 from collections.abc import Mapping

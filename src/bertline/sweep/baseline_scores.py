@@ -1,7 +1,5 @@
 """Scores of a task's baselines, computed once per sweep on the splits that the encoder is scored on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Configuration of the sweep: trials, selection over seeds, and the arms to compare with."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import Literal

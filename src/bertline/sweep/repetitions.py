@@ -5,8 +5,6 @@ nothing else is chosen: only the winner's models are scored on test, once each. 
 score; it is counted and reported.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -3,8 +3,6 @@
 Below the order of the work stand the notes for readers of its result: known in advance, or found during the sweep.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

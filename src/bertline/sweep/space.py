@@ -1,7 +1,5 @@
 """Search spaces: the hyperparameters that trials vary, the planned points, and the configuration of a point."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import typing

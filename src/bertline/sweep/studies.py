@@ -6,8 +6,6 @@ process died is enqueued again in the same slot. Any number of processes take th
 one machine in SQLite, on several in PostgreSQL.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 import os

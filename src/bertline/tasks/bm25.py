@@ -1,7 +1,5 @@
 """BM25: the baseline for retrieval, the first stage of re-ranking, and a source of hard negatives."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The stage `task_data`: convert the rows of any source into train, dev and test splits with a manifest."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import replace

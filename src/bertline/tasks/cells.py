@@ -1,7 +1,5 @@
 """Cells of tables as texts and labels, and lines as JSON objects."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

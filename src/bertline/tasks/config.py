@@ -1,7 +1,5 @@
 """Settings that all kinds of tasks share; `kinds/NAME.py` has those of each kind."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

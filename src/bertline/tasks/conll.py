@@ -1,7 +1,5 @@
 """Readers of CoNLL and CoNLL-U: one word per line with its tag, blank lines between sentences."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,7 +1,5 @@
 """Entities as tags of words: the words of a text, conversion of other schemes to IOB2, and labels."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

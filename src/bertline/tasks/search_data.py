@@ -1,7 +1,5 @@
 """Search collections (BEIR, SMART, TREC, line-aligned translations, docstrings) as splits of a retrieval task."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter

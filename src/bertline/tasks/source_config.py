@@ -1,7 +1,5 @@
 """Configuration of the sources of task rows."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

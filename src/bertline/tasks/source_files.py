@@ -1,7 +1,5 @@
 """The splits of a source, read from its files or cut from train, and its labelled rows before labels are indices."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables of annotated texts, as the tools for it write them: spans of a text, or words with their tags."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby, islice

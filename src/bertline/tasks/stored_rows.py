@@ -1,7 +1,5 @@
 """Stored rows: their columns, the files of the task artifact, and what a source is built into."""
 
-from __future__ import annotations
-
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter

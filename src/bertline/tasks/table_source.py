@@ -1,7 +1,5 @@
 """Reader of text files and of labelled rows from tables: the user's own files, or a Hugging Face dataset."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Parsed sentences of a treebank in CoNLL-U. Pretraining reads one, so this module knows no tables and no scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

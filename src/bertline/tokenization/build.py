@@ -1,7 +1,5 @@
 """The tokenizer stage: a vocabulary trained on the corpus, an existing or an extended one, and how well it fits."""
 
-from __future__ import annotations
-
 import dataclasses
 import unicodedata
 from collections import Counter

@@ -7,8 +7,6 @@ between two spaces, and each distinct stretch of a text is looked at once. A fre
 first gets spaces next to it, so that most stretches are words.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """The tokenizer that all stages and all inference interfaces use: BERT's WordPiece, or that of a folder as it is."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import string

@@ -4,8 +4,6 @@ The WordPiece trainer of the tokenizers library is not deterministic (four runs 
 and counts pairs in 32 bits, so bertline has its own.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Vocabulary files (`vocab.txt`, `tokenizer.json`): reading and validation; and folders of the Hugging Face hub."""
 
-from __future__ import annotations
-
 import itertools
 import shlex
 from collections import ChainMap

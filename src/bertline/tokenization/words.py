@@ -1,7 +1,5 @@
 """Words that are whole in a vocabulary: the user's, and those of the corpus that a checkpoint's vocabulary lacks."""
 
-from __future__ import annotations
-
 import heapq
 import re
 import unicodedata

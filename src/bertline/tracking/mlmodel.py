@@ -3,8 +3,6 @@
 The folder's own files stay at its root, so transformers, `bertline.load` and MLflow open the same folder.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -5,8 +5,6 @@ other files (`metrics.jsonl`, `events.jsonl`, `system*.jsonl`, `status.json`) it
 process can send the run at any later time. It has no secrets: a configuration with secrets is refused.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

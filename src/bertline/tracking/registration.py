@@ -5,8 +5,6 @@ read only once: choosing by test scores would turn it into a second dev set. If 
 stays, and users move the alias by hand (`promote`).
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Model registry: registers a folder of plain files as a version with an alias."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

@@ -3,8 +3,6 @@
 Secrets come from the environment only. A message about one names the key and the variable to use, never the value.
 """
 
-from __future__ import annotations
-
 import configparser
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

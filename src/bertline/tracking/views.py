@@ -1,7 +1,5 @@
 """Addresses of pages in the MLflow UI that answer what people come for, with the runs that they show."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import islice

@@ -4,8 +4,6 @@ Each is two files, `step-00001200.pt` and `step-00001200.pt.sha256`, of plain da
 loading never runs code. While a thread writes it, training continues: a step waits for a copy in host memory only.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

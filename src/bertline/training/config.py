@@ -1,7 +1,5 @@
 """Configuration of the launcher and of the use of the machine; the schedules of the learning rate."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Device, dtype, ranks, threads and compilation of a run: every `auto` is resolved here, once. Sums over ranks."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sysconfig

@@ -1,7 +1,5 @@
 """What a training process reads from its environment: settings for speed, and its place among several machines."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

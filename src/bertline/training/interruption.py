@@ -1,7 +1,5 @@
 """Stop training between two steps: on Ctrl-C or a scheduler's signal, a checkpoint is saved and no step is lost."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

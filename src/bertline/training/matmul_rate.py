@@ -4,8 +4,6 @@ Utilisation is comparable between runs only if all are measured against the same
 measures it, in four seconds that do not count as training, and keeps it in the user's cache folder.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import statistics

@@ -1,7 +1,5 @@
 """The process group of several ranks: how they meet, what the first one decides, and what ends it when one is lost."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The only place that builds a Lightning Trainer."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterable, Iterator, Sequence

@@ -59,7 +59,7 @@ def each(stage: str) -> set[str]:
 REPORTED = {"sweep@regression", "evaluate", "export"}
 CHANGES = [
     # Comments, words and the command line.
-    ("modeling.attention", "from __future__", "# a remark\nfrom __future__", set()),
+    ("modeling.attention", "import math", "# a remark\nimport math", set()),
     ("modeling.attention", '"""', '"""Other words. ', set()),
     ("foundation.progress", "warning: ", "beware: ", set()),
     ("cli.composition", "resolve=True", "resolve=False", set()),  # what it composes is a dependency of its own
@@ -123,7 +123,7 @@ def test_a_change_of_code_changes_the_stages_that_use_it_alone(
             *("modeling.bert", "class ", "UNUSED = 1\n\n\nclass ", {"pretrain"} | each("sweep")),
             {"corpus", "tokenizer", "examples"} | each("task_data"),
         ),
-        ("sweep.run", "from __future__", "UNUSED = 1\nfrom __future__", each("sweep"), {"pretrain"}),
+        ("sweep.run", "import shutil", "UNUSED = 1\nimport shutil", each("sweep"), {"pretrain"}),
         ("sweep.baselines.linear", "_SEED = 0", "_SEED = 1", each("sweep"), set()),  # a method imports it
     ],
 )

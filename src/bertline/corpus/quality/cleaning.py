@@ -1,7 +1,5 @@
 """The cleaning of text before it is split into sentences: what the corpus says of itself is learned first."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import html

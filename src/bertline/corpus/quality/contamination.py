@@ -7,8 +7,6 @@ References:
     Brown et al., "Language Models are Few-Shot Learners", 2020, appendix C (13-grams).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

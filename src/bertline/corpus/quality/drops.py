@@ -1,7 +1,5 @@
 """What is left out of a corpus or changed in it: counted by reason, with the first few of each reason to read."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar

@@ -11,8 +11,6 @@ References:
     Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4 (bands of signatures).
 """
 
-from __future__ import annotations
-
 import os
 from array import array
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Hashes of words and of word n-grams: the same on every machine and in every process."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import string

@@ -5,8 +5,6 @@ Of Parquet files, only the needed columns are read, in batches. Datasets of the 
 library, without a copy in a cache; saved ones (`save_to_disk`, or a folder of Parquet files) are mapped.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Plain text files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Articles from the output of WikiExtractor."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

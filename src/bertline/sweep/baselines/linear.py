@@ -1,7 +1,5 @@
 """Linear models over any features, for rows or for words; dev chooses features, regularisation and threshold."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Baselines of texts and words: linear models on n-grams, on what a pair shares, and on an encoder's own vectors."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence

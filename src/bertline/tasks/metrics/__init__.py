@@ -1,7 +1,5 @@
 """Metrics with the formulas of their reference implementations, in NumPy; one module per family. Their names."""
 
-from __future__ import annotations
-
 _METRICS = {
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",

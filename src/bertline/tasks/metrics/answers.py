@@ -5,8 +5,6 @@ References:
     section 5 (questions without an answer).
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

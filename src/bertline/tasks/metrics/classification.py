@@ -4,8 +4,6 @@ An undefined score is 0.0: every score without rows, F1 of a label that is neith
 correlation if gold or predictions have only one label, AUROC if all rows have one label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 An undefined correlation is 0.0: with fewer than two rows, or if all gold or all predicted numbers are equal.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -2,8 +2,6 @@
 correct; averages are micro, over all entities. The CoNLL-2000 script `conlleval` counts in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Documents are ordered by score in fp32; ties are ordered by id as a string, grea
 its relevance is above 0. Unjudged documents are not relevant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

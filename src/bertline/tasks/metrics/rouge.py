@@ -4,8 +4,6 @@ References:
     Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 (ROUGE-N) and 3.1 (ROUGE-L).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
