@@ -7,12 +7,10 @@ References:
     relations, 4.2; the parser, 5. Where the paper is silent, as its authors' `Syntax_Analysis.ipynb`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -52,7 +50,7 @@ class Treebank:
     documents: list[str]
 
     @classmethod
-    def of(cls, sentences: Sequence[Any], tokenizer: Tokenizer, *, max_length: int) -> Treebank:
+    def of(cls, sentences: Sequence[Any], tokenizer: Tokenizer, *, max_length: int) -> Self:
         """Encode sentences (`tasks.treebank.ParsedSentence`) of at most `max_length` tokens; DataError if none is."""
         tokens = iter(tokenizer.encode_words([word for sentence in sentences for word in sentence.words]))
         # Of a word such as a variation selector no token is left.

@@ -1,7 +1,5 @@
 """The corpus as token ids: a shard for each of its files, with random access to every sentence of every document."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from bisect import bisect_right
@@ -10,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +53,7 @@ class EncodedShard(NamedTuple):
     row in this order. Empty if ids do not say a language."""
 
     @classmethod
-    def open(cls, folder: Path) -> EncodedShard:
+    def open(cls, folder: Path) -> Self:
         """Map the files of `save` into memory."""
         return cls(*(mapped(folder / f"{name}.npy") for name in cls._fields))
 

@@ -28,13 +28,11 @@ References:
     and what it finds: `benchmarks/verdicts.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +83,7 @@ class Measured:
         finite = np.isfinite(self.scores).all() and np.isfinite(self.blocks).all()
         return bool(seeds_known and self.blocks.shape[1] >= FEWEST_BLOCKS and finite)
 
-    def minus(self, other: Measured) -> Measured:
+    def minus(self, other: Self) -> Self:
         """Return the difference per seed of two systems with paired seeds (one is derived from the other's runs)."""
         return dataclasses.replace(
             self,
@@ -105,10 +103,10 @@ class Measured:
             "sources": self.sources,
         }
 
-    @staticmethod
-    def from_json(content: Mapping[str, Any]) -> Measured:
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
         """Return the object of a `to_json` result."""
-        return Measured(
+        return cls(
             scores=np.asarray(content["scores"], dtype=np.float64),
             blocks=np.asarray(content["blocks"], dtype=np.float64),
             repeatable=bool(content["repeatable"]),

@@ -9,10 +9,8 @@ In pretraining, the random numbers of a site are the same for all micro-batches 
 known by its token's sequence and position instead of its index (`TokenMasks`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -38,11 +36,11 @@ class TokenMasks(NamedTuple):
     """Positions whose masks they are, see `at`; None: all."""
 
     @classmethod
-    def of(cls, batch: Mapping[str, Tensor]) -> TokenMasks | None:
+    def of(cls, batch: Mapping[str, Tensor]) -> Self | None:
         """Return the masks of a micro-batch, `dropout_keys` and `dropout_tokens`; None if it has none."""
         return cls(batch["dropout_keys"], batch["dropout_tokens"]) if "dropout_keys" in batch else None
 
-    def at(self, positions: Tensor) -> TokenMasks:
+    def at(self, positions: Tensor) -> Self:
         """Return the masks of some positions: [B, Q] indices into the rows, or [Q] indices into the flattened rows."""
         return self._replace(positions=positions)
 
@@ -50,7 +48,7 @@ class TokenMasks(NamedTuple):
         """Return the places [B, S, H] of the hidden states at a site."""
         return self._numbers(site)[..., None] + torch.arange(site, site + hidden_size, dtype=torch.int32)
 
-    def of_probabilities(self, keys: TokenMasks, num_heads: int, site: int) -> Tensor:
+    def of_probabilities(self, keys: Self, num_heads: int, site: int) -> Tensor:
         """Return the places [B, N, Q, S] of the probabilities with which these tokens attend to those of `keys`."""
         heads = torch.arange(site, site + num_heads, dtype=torch.int32) * _NEXT_HEAD
         # Doubled, so that two tokens that attend to each other do not do so with the same mask.

@@ -1,14 +1,12 @@
 """Build the batches of each step from the examples: order, masks and micro-batches, prepared ahead of the model."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
@@ -82,7 +80,7 @@ class MaskedExamples:
     @classmethod
     def by_length(
         cls, folder: Path, split: Literal["train", "validation"], lengths: Iterable[int], objective: Objective
-    ) -> dict[int, MaskedExamples]:
+    ) -> dict[int, Self]:
         """Return the examples of these lengths as an objective reads them; only those of training are neighbours."""
         settings: dict[str, Any] = {
             "pairs_together": objective.pairs_together,

@@ -1,7 +1,5 @@
 """One pretraining run: its configuration, inputs and files, its identity, and its result."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -10,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bertline.encoders.loading import LanguageModel, load_encoder, load_model, save_model
 from bertline.foundation.errors import ArtifactError, ConfigError
@@ -57,7 +55,7 @@ class PretrainJob:
     """Folder of a BERT checkpoint with the same vocabulary; None for random weights."""
 
     @classmethod
-    def of(cls, work: Work) -> PretrainJob:
+    def of(cls, work: Work) -> Self:
         """Return the job of a run folder; DataError if `pretrain.start_from` is neither a folder nor a hub name."""
         config, pretrain = work.config, work.config.pretrain
         return cls(

@@ -1,11 +1,9 @@
 """Data and device of a sweep process: each arm's rows, encoded with its own tokenizer, and the task's teacher."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -57,7 +55,7 @@ class SweepJob:
         return self.run_folder / "checkpoints"
 
     @classmethod
-    def of(cls, work: Work) -> SweepJob:
+    def of(cls, work: Work) -> Self:
         """Return the job of a run folder, whose inputs are `tasks` (this task's rows) and, if the task starts from the
         pipeline's encoder, `pretrain`."""
         config, name = work.config, str(work.task_name)

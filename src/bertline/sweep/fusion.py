@@ -1,11 +1,10 @@
 """The arm `combined` of a retrieval task: the encoder's and BM25's rankings, merged by reciprocal rank fusion."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ class Places:
     """Position of each document in BM25's ranking, likewise."""
 
     @classmethod
-    def of(cls, encoder: NDArray[np.int64], bm25: NDArray[np.int64]) -> Places:
+    def of(cls, encoder: NDArray[np.int64], bm25: NDArray[np.int64]) -> Self:
         """Merge rankings [N, K] and [N, L], which are padded with -1 after the last document found."""
         both = np.concatenate([encoder, bm25], axis=1)
         order = np.argsort(both, axis=1, kind="stable")  # a document's entry from the encoder precedes that from BM25

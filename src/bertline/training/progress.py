@@ -1,7 +1,5 @@
 """Progress of a training: its time without pauses, and a bar on a terminal or a line every few seconds in a log."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,8 +18,8 @@ class Seconds(NamedTuple):
     paused_s: float = 0.0
     """Time paused for probes, validation and saving."""
 
-    def __sub__(self, other: Seconds) -> Seconds:
-        return Seconds(*(now - before for now, before in zip(self, other, strict=True)))
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*(now - before for now, before in zip(self, other, strict=True)))
 
 
 class TrainingClock:
