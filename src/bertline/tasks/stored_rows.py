@@ -1,5 +1,7 @@
 """Stored rows: their columns, the files of the task artifact, and what a source is built into."""
 
+from __future__ import annotations  # the schema reads annotations as text
+
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
