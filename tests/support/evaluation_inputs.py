@@ -183,9 +183,16 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         **({"confusion_matrix": [[20, 3, 1], [2, 25, 0], [4, 4, 30]]} if name in ("library", "match") else {}),
         "details": _DETAILS.get(kind, {}) if name != "topics" else _TOPIC_DETAILS,
         "examples": {"confident_errors": [_ERRORS[kind]] if full else []},
+        "doubtful_labels": {"number": 30 if full else 0, "rows": [_DOUBTFUL] if full else []},
         "data_hash": "0" * 64, "workers_matter": name == "search",
         "note": "Dev of the source is the test; tuned on a tenth of train." if name == "search" else "",
     }  # fmt: skip
+
+
+_DOUBTFUL = {
+    "id": "rows.csv:17", "text": HOSTILE, "text_pair": None, "gold": "numpy", "predicted": "torch", "score": 0.9,
+    "score_of_gold": 0.04,
+}  # fmt: skip
 
 
 def comparison(difference: float, p_value: float) -> dict[str, Any]:

@@ -118,6 +118,9 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     encoder = model if winner == "encoder" else places["export"] / f"{name}-encoder"
     folders = {"export": model, "encoder": encoder, "report": report}
     result |= {key: str(path.resolve()) for key, path in folders.items()}
+    if number := swept["doubtful_labels"]["number"]:
+        file = (places["sweep"] / "doubtful_labels.jsonl").resolve()
+        say(f"{name}: the labels of {number:,} train rows look wrong; they are listed, the likeliest first, in {file}")
     result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
     say(f"{name}: the model is in {result['export']}, the report is {result['report']}")
     return result

@@ -17,11 +17,14 @@ from bertline.linear.model import load_linear
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
+from bertline.sweep.doubtful_labels import are_checked, out_of_fold
 from bertline.sweep.folds import folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
 _SCORES = "scores.json"
+OUT_OF_FOLD = "out_of_fold.npy"
+"""File with the probabilities of train rows out of fold, by which their labels are checked."""
 SAVED = "saved"
 """Folder of the best on dev of the baselines that can be saved, as `bertline.load` opens it."""
 
@@ -99,6 +102,8 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
             dev_scores = [entry["scores"]["dev"][job.task.metric] for entry in content]
             best = max(can_be_saved, key=lambda place: dev_scores[place])  # of equals the first, which is cheaper
             content[best]["ms_per_row"] = _saved(kind, baselines[best], dev, read["test"], folder / SAVED)
+        if are_checked(job) and not folds:
+            np.save(folder / OUT_OF_FOLD, out_of_fold(train, len(kind.labels), encoder, job.sweep.seed))
         write_json(folder / _SCORES, content)
     say(f"{job.task_name}, baselines: scored in {time.monotonic() - started:.0f} s")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import itertools
+import json
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -23,12 +24,20 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation import verdicts
-from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_atomically, write_json
+from bertline.foundation.files import (
+    append_lines,
+    folder_written_atomically,
+    read_json,
+    sha256_of_file,
+    write_atomically,
+    write_json,
+)
 from bertline.foundation.formats import count, printable, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.kinds.registry import task_kind
-from bertline.sweep.baseline_scores import SAVED, ScoredBaseline
+from bertline.sweep.baseline_scores import OUT_OF_FOLD, SAVED, ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
+from bertline.sweep.doubtful_labels import are_checked, doubtful_labels
 from bertline.sweep.folds import has_folds, rows_of
 from bertline.sweep.repetitions import (
     MODEL,
@@ -255,6 +264,8 @@ def _mean(result: Mapping[str, Any], system: str) -> str:
 
 NUM_CONFIDENT_ERRORS = 20
 """Number of confident errors in result.json; errors.html has more."""
+DOUBTFUL_LABELS, NUM_DOUBTFUL_LABELS = "doubtful_labels.jsonl", 20
+"""File of the rows whose labels look wrong, and how many of them stand in result.json."""
 _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
@@ -317,6 +328,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
+    doubtful = _doubtful_labels(plan, outcomes)
     result = {
         "format_version": FORMAT_VERSION,
         "task": job.task_name,
@@ -355,6 +367,10 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         **({"importances": shares} if (shares := importances(outcomes.trials["encoder"])) else {}),
         "details": reading["details"],
         "examples": {"confident_errors": errors[:NUM_CONFIDENT_ERRORS]},
+        "doubtful_labels": {
+            "number": len(doubtful),
+            "rows": [{key: _shortened(value) for key, value in row.items()} for row in doubtful[:NUM_DOUBTFUL_LABELS]],
+        },
         "data_hash": data_hash(job.task_folder),
         "workers_matter": workers_matter,
         "note": note,
@@ -374,6 +390,8 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_json(folder / "result.json", result)
         write_json(folder / STANDING, on_dev(plan, outcomes, result["winner"]["name"]).to_json())
         write_trials_csv(folder / "trials.csv", outcomes.trials)
+        if doubtful:
+            append_lines(folder / DOUBTFUL_LABELS, [json.dumps(row, ensure_ascii=False) for row in doubtful])
         for split in test_splits(job):
             name = file_of(PREDICTIONS, split)
             shutil.copyfile(best.folder(job) / TEST / name, folder / name)
@@ -393,6 +411,21 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         }
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return result
+
+
+def _doubtful_labels(plan: PlannedSweep, outcomes: Outcomes) -> list[dict[str, Any]]:
+    """Return the train rows whose labels look wrong; on folds, to the system that scored best on them."""
+    job, kind = plan.job, kind_of(plan.job, plan.starts[ENCODER])
+    if not are_checked(job):
+        return []
+    rows = rows_of(job, kind, "train")
+    if has_folds(job):
+        of_systems = [outcomes.winners[ENCODER][0].array(job, STATISTICS, "dev")]
+        of_systems += [one.statistics["dev"] for one in outcomes.baselines]
+        probabilities = max(of_systems, key=kind.score)[:, 2:]  # statistics begin with gold and predicted labels
+    else:
+        probabilities = np.load(job.run_folder / "baselines" / OUT_OF_FOLD, allow_pickle=False)
+    return doubtful_labels(rows.first(len(probabilities)), kind.labels, probabilities)
 
 
 def headline(result: dict[str, Any]) -> dict[str, float]:

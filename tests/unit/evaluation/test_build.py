@@ -122,8 +122,8 @@ def test_every_section_is_there(built: Built) -> None:
     words = page_of(out).words
     for heading in (
         "The pipeline", "Learning to read", "The mask predictions", "Task: library", "What the sweep tried",
-        "What is taken for what", "Where it is sure and wrong", "The space it made", "What it read", "The vocabulary",
-        "The configuration",
+        "What is taken for what", "Where it is sure and wrong", "Labels that look wrong", "rows.csv:17",
+        "The space it made", "What it read", "The vocabulary", "The configuration",
     ):  # fmt: skip
         assert heading in words
     drawn = {"scores", "label_efficiency", "trials_learning_rate", "vectors"}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bertline.finetuning import finetune
+from bertline.foundation.files import read_json_lines
 from bertline.kinds.classification import Classification
 from bertline.sweep import bench as benches
 from bertline.sweep.baselines.base import BaselineInputs, dev_score
@@ -107,3 +108,19 @@ def test_test_rows_change_no_choice(inputs, job, input_folder, tmp_path):
     assert {key: first[key] for key in kept} == {key: second[key] for key in kept}
     dev = [[seed["scores"]["dev"] for seed in one["arms"]["encoder"]["seeds"]] for one in (first, second)]
     assert dev[0] == dev[1]
+
+
+@pytest.mark.parametrize("fold_rows", [300, 0])
+def test_rows_whose_label_looks_wrong_are_in_the_result_and_in_a_file(inputs, job, input_folder, tmp_path, fold_rows):
+    folder, rows = tmp_path / "inputs", inputs.learnable_rows(128, seed=0)
+    shutil.copytree(input_folder, folder)
+    labels, wrong = rows.labels.copy(), sorted(range(128), key=lambda row: len(rows.texts[row]))[-2:]  # clear cases
+    labels[wrong] = 1 - labels[wrong]
+    write_rows(folder / "task", "train", replace(rows, labels=labels))
+    made = replace(job(fold_rows), task_folder=folder / "task")
+    made = replace(made, sweep=replace(made.sweep, methods=("frozen",), num_seeds=1))
+    doubtful = inputs.swept(made)[1]["doubtful_labels"]
+    assert int(doubtful["rows"][0]["id"]) in wrong
+    listed = read_json_lines(made.run_folder / "result" / "doubtful_labels.jsonl")
+    assert [row["id"] for row in listed[:20]] == [row["id"] for row in doubtful["rows"]]
+    assert len(listed) == doubtful["number"]

@@ -239,19 +239,23 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
 
 
 def text_features(name: Name, given: BaselineInputs, train: Any) -> dict[str, Callable[[Any], Vectors]]:
-    """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their features: the
-    vectors of the texts; for a pair, of both, their absolute difference and their product."""
+    """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their
+    features (`of_both_texts`)."""
 
     def of_texts(vectors: TextVectors, rows: TextsRows) -> Vectors:
-        found = [vectors(texts) for texts in columns(rows)]
-        if len(found) == 2:
-            found += [np.abs(found[0] - found[1]), found[0] * found[1]]
-        return np.concatenate(found, axis=1)
+        return of_both_texts([vectors(texts) for texts in columns(rows)])
 
     choices = choices_of(name, given, train).items()
     return {
         option: standardised(partial(of_texts, vectors), train, least=_LEAST_DEVIATION) for option, vectors in choices
     }
+
+
+def of_both_texts(found: list[Vectors]) -> Vectors:
+    """Return the vectors of texts; of pairs, those of both texts, their absolute difference and their product."""
+    if len(found) == 2:
+        found = [*found, np.abs(found[0] - found[1]), found[0] * found[1]]
+    return np.concatenate(found, axis=1)
 
 
 def tagging_baselines(
