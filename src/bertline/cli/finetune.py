@@ -34,7 +34,6 @@ from bertline.tokenization.vocabulary import resolve_folder
 if TYPE_CHECKING:
     from bertline.inference.model import LoadedModel
 
-
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
 # higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
 BASE_RATE, BASE_WIDTH = 5e-5, 768

@@ -60,9 +60,6 @@ class Document:
     """Sentences in reading order, none empty, each on one line."""
 
 
-# Labels of documents in a corpus of several sources: the ids begin with source and language.
-
-
 def label_of(document_id: str) -> str:
     """Return source and language of a document.
 
@@ -106,9 +103,6 @@ def language_of(label: str) -> str | None:
     ('de', None)
     """
     return label.partition("[")[2].removesuffix("]") or None
-
-
-# Their text.
 
 
 def distinct_stretches(text: str, *, errors: str = "strict") -> tuple[npt.NDArray[np.int32], list[str]]:

@@ -208,9 +208,6 @@ def lines_before(part: Part) -> int:
     return count
 
 
-# Content, plain or compressed.
-
-
 def _opened_file(path: str) -> IO[bytes]:
     return fsspec.open(path, "rb").open() if "://" in path else Path(path).open("rb")
 

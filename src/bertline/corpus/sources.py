@@ -45,8 +45,7 @@ def sampling_rates(counts: Mapping[str, Mapping[str, int]], config: SourcesCorpu
     $p_l \propto n_l^\alpha$, where $n_l$ is the number of characters of the language, weights included; the sum over
     all languages stays the same. Of the counts by label, after de-duplication, `train/characters` are used.
 
-    References:
-        google-research/bert, multilingual.md: exponentially smoothed weighting of the data, 0.7.
+    Reference: google-research/bert, multilingual.md: exponentially smoothed weighting of the data, 0.7.
     """
     weights = {label: config.sources[source_of(label)].weight for label in counts}
     if config.language_exponent is None:

@@ -2,9 +2,8 @@
 
 Shapes: B sentences, W words of the longest, K heads of all layers (layer by layer), T words of a treebank.
 
-References:
-    Clark et al., What Does BERT Look At? (arXiv 1906.04341): attention between words, section 4.1; heads against
-    relations, 4.2; the parser, 5. Where the paper is silent, as its authors' `Syntax_Analysis.ipynb`.
+References: Clark et al., What Does BERT Look At? (arXiv 1906.04341): attention between words, section 4.1; heads
+against relations, 4.2; the parser, 5. Where the paper is silent, as its authors' `Syntax_Analysis.ipynb`.
 """
 
 from collections import Counter

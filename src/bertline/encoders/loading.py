@@ -133,8 +133,7 @@ def spread_layers(num_layers: int, num_chosen: int) -> list[int]:
     Raises:
         ConfigError: The teacher has fewer layers, or the student none.
 
-    References:
-        Sanh et al. 2019, DistilBERT (arXiv 1910.01108), section 2, "Student initialization".
+    Reference: Sanh et al. 2019, DistilBERT (arXiv 1910.01108), section 2, "Student initialization".
     """
     if not 1 <= num_chosen <= num_layers:
         raise ConfigError(

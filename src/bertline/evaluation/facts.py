@@ -27,8 +27,6 @@ _SHORT = 12
 _SEEDS = {"examples": "examples", "pretrain": "pretraining", "sweep": "sweeps"}
 _NAMED = ("python", "torch", "pytorch-lightning", "tokenizers", "numpy", "optuna")
 """Versions that the report names; provenance.json has all of them."""
-
-
 RESULT_FORMAT = 4
 """Supported format version of the sweep's result.json."""
 ARMS = ("encoder", "combined", "without_teacher", "random_weights")

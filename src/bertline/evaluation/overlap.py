@@ -70,9 +70,8 @@ def measure_overlap(
         n-grams often match by chance) and at most 13; a row shorter than n is searched for as a whole. FLAN uses the
         same rule. PaLM uses the fraction of a row's 8-grams instead, so both fractions are reported.
 
-    References:
-        Brown et al., arXiv 2005.14165, appendix C; Wei et al., arXiv 2109.01652, appendix C; Chowdhery et al.,
-        arXiv 2204.02311, section 8.
+    References: Brown et al., arXiv 2005.14165, appendix C; Wei et al., arXiv 2109.01652, appendix C; Chowdhery et al.,
+    arXiv 2204.02311, section 8.
     """
     rows: dict[str, dict[int, Hashes]] = {}
     for name, split in texts.items():

@@ -143,9 +143,8 @@ class VocabularySurvey:
     def conclusion(self) -> str:
         """Whether the text needs a vocabulary of its own, from the tokens that it takes with one of the same size.
 
-        References:
-            Beltagy et al. 2019, arXiv 1903.10676 (SciBERT), section 4: 42 % of tokens in common with BERT's vocabulary,
-            and 0.6 points of F1 from a vocabulary of its own.
+        Reference: Beltagy et al. 2019, arXiv 1903.10676 (SciBERT), section 4: 42 % of tokens in common with BERT's
+        vocabulary, and 0.6 points of F1 from a vocabulary of its own.
         """
         answers = [_answer(given, self.trained[given.name]) for given in self.given if given.name in self.trained]
         if "own" in self.trained:

@@ -111,9 +111,8 @@ def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, po
         including [CLS] and [SEP], and rounds to the nearest number, which gives a different fraction in short
         sequences; [UNK] can be a target, and any token, even a special one, can be the random replacement.
 
-    References:
-        Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.1; whole words: google-research/bert, README, 31 May
-        2019; spans: Joshi et al., SpanBERT (arXiv 1907.10529), section 3.1.
+    References: Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.1; whole words: google-research/bert, README, 31
+    May 2019; spans: Joshi et al., SpanBERT (arXiv 1907.10529), section 3.1.
     """
     ids, example_ids = example.input_ids[None].astype(np.int64), np.array([example_id])
     rows = mask_rows(ids, example_ids, seed=seed, epoch=epoch, policy=policy, num_columns=ids.shape[1])

@@ -240,7 +240,9 @@ def _decided(outputs: Outputs, masks: list[NDArray[np.bool_]], decision: Decisio
         case "span":
             parts = [_span(arrays, mask) for arrays, mask in zip(outputs, masks, strict=True)]
         case "vector":
-            parts = [_cosines(np.concatenate([arrays[-1] for arrays in outputs]))]
+            vectors = np.concatenate([arrays[-1] for arrays in outputs])
+            directions = vectors / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+            parts = [(directions @ directions.T)[np.triu_indices(len(directions), k=1)]]  # cosines of all pairs
     return np.concatenate([part.ravel() for part in parts])
 
 
@@ -248,12 +250,6 @@ def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> 
     """Return [B], start and end of each span encoded as one integer."""
     start, end = (np.where(mask, logits, -np.inf).argmax(-1) for logits in outputs)
     return start * mask.shape[1] + end
-
-
-def _cosines(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the cosine similarity of all pairs of texts."""
-    directions = vectors / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]
 
 
 BATCH_SIZES = (1, 32)

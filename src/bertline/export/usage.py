@@ -31,8 +31,7 @@ def interval(bounds: Sequence[float] | None) -> str:
 def code_span(text: str) -> str:
     r"""Return text as inline code. Runs of white space, including line breaks, become one space.
 
-    References:
-        CommonMark 0.31, section 6.1: the fence is a longer run of backticks than any inside.
+    Reference: CommonMark 0.31, section 6.1: the fence is a longer run of backticks than any inside.
 
     >>> code_span("no match"), code_span("a`b"), code_span("two\nlines")
     ('`no match`', '``a`b``', '`two lines`')

@@ -22,8 +22,7 @@ def reinitialize_top(encoder: Encoder, num_layers: int, *, seed: int) -> None:
     Raises:
         ConfigError: The encoder has fewer layers.
 
-    References:
-        Zhang et al., Revisiting Few-sample BERT Fine-tuning (arXiv 2006.05987), section 5.
+    Reference: Zhang et al., Revisiting Few-sample BERT Fine-tuning (arXiv 2006.05987), section 5.
     """
     if num_layers == 0:
         return

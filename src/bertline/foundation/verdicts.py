@@ -18,14 +18,13 @@ freedom follow from the two estimates (Satterthwaite) then counts the rows alone
 different in up to 13 % of cases. Each part therefore keeps its own quantile of Student's t, and the 95 % interval joins
 them in proportion to their variances. Clusters of unequal size count as fewer clusters (Kish's effective number).
 
-References:
-    Two-way clustered variance: Cameron, Gelbach and Miller, "Robust Inference With Multiway Clustering", 2011, section
-    2.2. A quantile for each part: Cochran, "Approximate Significance Levels of the Behrens-Fisher Test", 1964; here the
-    squares are joined, as in Graybill and Wang, "Confidence Intervals on Nonnegative Linear Combinations of Variances",
-    1980. Unequal clusters: Kish, "Survey Sampling", 1965, section 8.2. Scores that are not means of rows: the jackknife
-    over groups of clusters, Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 11. No row that
-    differs: Hanley and Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983. How often it is wrong,
-    and what it finds: `benchmarks/verdicts.py`.
+References: Two-way clustered variance: Cameron, Gelbach and Miller, "Robust Inference With Multiway Clustering", 2011,
+section 2.2. A quantile for each part: Cochran, "Approximate Significance Levels of the Behrens-Fisher Test", 1964; here
+the squares are joined, as in Graybill and Wang, "Confidence Intervals on Nonnegative Linear Combinations of Variances",
+1980. Unequal clusters: Kish, "Survey Sampling", 1965, section 8.2. Scores that are not means of rows: the jackknife
+over groups of clusters, Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 11. No row that
+differs: Hanley and Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983. How often it is wrong, and
+what it finds: `benchmarks/verdicts.py`.
 """
 
 import dataclasses
@@ -236,8 +235,7 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
 
     The intervals are not adjusted.
 
-    References:
-        Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979, section 2.
+    Reference: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979, section 2.
     """
     tested = sorted((one.p_value, place) for place, one in enumerate(differences) if one.p_value is not None)
     result, largest = list(differences), 0.0

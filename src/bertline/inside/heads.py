@@ -1,8 +1,7 @@
 """What each head knows of a treebank's relations, and what an encoder loses without it.
 
-References:
-    Clark et al., What Does BERT Look At? (arXiv 1906.04341). Michel, Levy and Neubig, Are Sixteen Heads Really Better
-    than One? (arXiv 1905.10650), section 3: the output of a head of a trained model is set to zero.
+Reference: Clark et al., What Does BERT Look At? (arXiv 1906.04341). Michel, Levy and Neubig, Are Sixteen Heads Really
+Better than One? (arXiv 1905.10650), section 3: the output of a head of a trained model is set to zero.
 """
 
 import copy

@@ -45,7 +45,6 @@ from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, tab
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
 
-
 ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
 Probabilities = NDArray[np.float32]
 """[N, labels]."""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
     from bertline.modeling.heads import AnswerLogits
 
-
 NOT_TRAINED = -1
 """Label of a question whose answer has no token (a control character, for example); it is not trained on."""
 NO_ANSWER_THRESHOLD = "no_answer_threshold"
@@ -521,9 +520,6 @@ def _marked(context: str, gold: str, predicted: str) -> str:
         parts += [escape(context[done:start]), f'<mark class="{css}">{escape(context[start:end])}</mark>']
         done = end
     return "".join(parts) + escape(shortened(context[done:], _AROUND))
-
-
-# SQuAD files.
 
 
 def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list[Question]:

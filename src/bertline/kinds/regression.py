@@ -25,7 +25,6 @@ from bertline.tasks.table_source import ANumber, read_table, table_versions
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
 
-
 # Fraction of the scale: predictions within a smaller range count as equal.
 _DEGENERATE_SPREAD = 1e-3
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from bertline.sweep.baselines.vectors import Name, TextVectors
     from bertline.tasks.bm25 import Bm25
 
-
 CandidateScores = list[NDArray[np.float32]]
 """For each query, the logits of its candidates, in their order; or their first-stage scores."""
 MOST_PAIRS = 100_000
@@ -417,7 +416,6 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
 
 def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
     """Rank candidates by the cosine of their vectors with the query's."""
-
     from bertline.sweep.baselines.vectors import TITLES, choices_of, unit
 
     def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:

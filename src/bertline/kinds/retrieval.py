@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from bertline.sweep.baselines.vectors import Name, TextVectors
     from bertline.tasks.bm25 import Bm25
 
-
 Numbers = NDArray[np.int64]
 DEPTH = 1000
 """Number of documents kept in each query's ranking: the usual depth for trec_eval, over which MAP is computed."""

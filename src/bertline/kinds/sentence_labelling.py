@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from bertline.linear.model import Features
     from bertline.sweep.baselines.linear import LinearModel
 
-
 OfSentences = list[NDArray[np.float64]]
 """For each document, an array of its sentences."""
 _PLACES = 10
@@ -420,7 +419,6 @@ _Read = Callable[[SentenceRows], Any]
 
 def _in_context(words: NgramFeatures) -> _Read:
     """Return features of the sentence, of the one before, of the one after, and of the place in the document."""
-
     from scipy.sparse import csr_matrix, hstack
 
     def features(rows: SentenceRows) -> csr_matrix:

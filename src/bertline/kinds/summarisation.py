@@ -1,8 +1,7 @@
 """Extractive summarisation: the vector of each sentence's own [CLS] predicts whether it belongs in the summary.
 
-References:
-    Liu 2019, arXiv 1903.10318, section 2.1 (a [CLS] and an interval segment for each sentence) and 2.2 (the simple
-    classifier); Liu and Lapata 2019, arXiv 1908.08345, sections 3.1 and 3.2.
+References: Liu 2019, arXiv 1903.10318, section 2.1 (a [CLS] and an interval segment for each sentence) and 2.2 (the
+simple classifier); Liu and Lapata 2019, arXiv 1908.08345, sections 3.1 and 3.2.
 """
 
 from __future__ import annotations
@@ -257,8 +256,7 @@ def chosen_sentences(sentences: Sequence[str], summary: str, *, most: int) -> li
     Returns:
         1 for each selected sentence, else 0.
 
-    References:
-        Liu and Lapata 2019, arXiv 1908.08345, section 4.2, after Nallapati et al. 2017, arXiv 1611.04230.
+    Reference: Liu and Lapata 2019, arXiv 1908.08345, section 4.2, after Nallapati et al. 2017, arXiv 1611.04230.
 
     >>> chosen_sentences(["It rained.", "The cat sat.", "The cat sat down."], "The cat sat.", most=2)
     [0, 1, 0]

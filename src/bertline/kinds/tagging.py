@@ -30,7 +30,6 @@ from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
 
-
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
 Places = list[tuple[int, int]]
@@ -221,7 +220,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         Words that train does not have get the most frequent tag of those that it has once, which they are like. Only
         the margin of O is moved by a threshold; here no tag stands for "none".
         """
-
         from bertline.sweep.baselines.vectors import most_frequent, tagging_baselines
 
         def tag_of_rare_words(counts: Sequence[Counter[int]]) -> int:
@@ -259,7 +257,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
         """Return the HTML of an error: the words, and at each wrong one its tag and the tag that was given."""
-
         from bertline.evaluation.html import escape, quote, sureness
 
         def word(text: str, gold: str, predicted: str) -> str:

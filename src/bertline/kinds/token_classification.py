@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn
     from bertline.modeling.crf import LinearChainCrf
 
-
 # Sorted by distance to 0, so that ties go to the margin nearest to it.
 _MARGINS = tuple(sorted((step / 10 for step in range(-5, 21)), key=lambda margin: (abs(margin), margin)))
 _ROWS_DECODED_TOGETHER = 256

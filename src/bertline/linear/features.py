@@ -29,8 +29,6 @@ _MOST_FEATURES = 500_000  # per column of texts: the n-grams most frequent in tr
 MOST_CHARACTERS = {"word": 40_000_000, "char": 8_000_000}
 """Maximum number of train characters that are read, a prefix of the shuffled rows: a linear model gains little from
 more."""
-
-
 _ANALYSES: dict[str, dict[str, Any]] = {
     # Of one letter, too; identifiers are split at underscores and dots, as by the tokenizer.
     "word": {"ngram_range": (1, 2), "token_pattern": r"[^\W_]+"},

@@ -78,8 +78,7 @@ def attend(
         >>> attend(query, key, value, scope, kind="eager").context.flatten().tolist()
         [5.0, 5.0]
 
-    References:
-        Vaswani et al., Attention Is All You Need (arXiv 1706.03762), section 3.2.1.
+    Reference: Vaswani et al., Attention Is All You Need (arXiv 1706.03762), section 3.2.1.
     """
     keys = None if scope.masks is None else scope.masks.keys
     match kind:
@@ -115,8 +114,7 @@ def _may_get_nan_from_cudnn(device_type: str, *lengths: int) -> bool:
     It does for lengths of 64 modulo 128 where the scores of a row are very negative. PyTorch prefers cuDNN on GPUs
     since Hopper.
 
-    References:
-        https://github.com/pytorch/pytorch/issues/196678
+    Reference: https://github.com/pytorch/pytorch/issues/196678
     """
     return device_type == "cuda" and any(length % 128 == 64 for length in lengths)
 

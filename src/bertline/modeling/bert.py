@@ -3,8 +3,7 @@
 Shapes: B sequences, S positions, P positions chosen for prediction, H hidden size, I intermediate size, V vocabulary
 size, N heads, D = H / N channels per head.
 
-References:
-    Devlin et al., BERT (arXiv 1810.04805), section 3 and appendix A; google-research/bert `modeling.py`.
+References: Devlin et al., BERT (arXiv 1810.04805), section 3 and appendix A; google-research/bert `modeling.py`.
 """
 
 from __future__ import annotations

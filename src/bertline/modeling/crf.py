@@ -35,9 +35,8 @@ class LinearChainCrf(nn.Module):
         labels: IOB2 labels. Decoding allows an I- label only after a B- or I- label of the same type; training allows
             all sequences, so that invalid gold tags have a likelihood too.
 
-    References:
-        Lafferty, McCallum and Pereira, "Conditional Random Fields", ICML 2001, section 3; Lample et al., "Neural
-        Architectures for Named Entity Recognition", arXiv 1603.01360, section 2.2.
+    References: Lafferty, McCallum and Pereira, "Conditional Random Fields", ICML 2001, section 3; Lample et al.,
+    "Neural Architectures for Named Entity Recognition", arXiv 1603.01360, section 2.2.
     """
 
     start_allowed: Tensor

@@ -98,8 +98,7 @@ def dropout(
         places: With keys, the places of `TokenMasks`, which are overwritten: int32, in the shape of `values`.
         keys: Keys of `TokenMasks`.
 
-    References:
-        Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 15, 2014.
+    Reference: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 15, 2014.
     """
     if prob == 0:
         return values
@@ -124,8 +123,7 @@ def _mixed(places: Tensor, key: Tensor) -> Tensor:
     Args:
         key: Random int32: the factor, whose lowest bit is set here, and the summand.
 
-    References:
-        Wellons, "Prospecting for Hash Functions" (2018): the shifts and factors of the hash.
+    Reference: Wellons, "Prospecting for Hash Functions" (2018): the shifts and factors of the hash.
     """
     factor, summand = key
     # In place: no difference for compiled code; eager code takes two thirds of the time.

@@ -5,11 +5,10 @@ they load into `BertModel`; the code that reads folders sees BERT's names, as in
 what is written has the family's own again. Every other family is wrapped: its model is the class of transformers
 (`bertline.encoders`), which reads and writes the folder; here only its config.json and the names of its heads are read.
 
-References:
-    Liu et al., RoBERTa (arXiv 1907.11692); Conneau et al., XLM-R (arXiv 1911.02116); Martin et al., CamemBERT (arXiv
-    1911.03894); Sanh et al., DistilBERT (arXiv 1910.01108); Lan et al., ALBERT (arXiv 1909.11942); Clark et al.,
-    ELECTRA (arXiv 2003.10555); Song et al., MPNet (arXiv 2004.09297); He et al., DeBERTaV3 (arXiv 2111.09543); Warner
-    et al., ModernBERT (arXiv 2412.13663).
+References: Liu et al., RoBERTa (arXiv 1907.11692); Conneau et al., XLM-R (arXiv 1911.02116); Martin et al., CamemBERT
+(arXiv 1911.03894); Sanh et al., DistilBERT (arXiv 1910.01108); Lan et al., ALBERT (arXiv 1909.11942); Clark et al.,
+ELECTRA (arXiv 2003.10555); Song et al., MPNet (arXiv 2004.09297); He et al., DeBERTaV3 (arXiv 2111.09543); Warner et
+al., ModernBERT (arXiv 2412.13663).
 """
 
 from collections.abc import Mapping

@@ -26,8 +26,7 @@ def initialize(module: nn.Module, config: ModelConfig, *, seed: int, but: Contai
         The embedding of the padding token is 0, as in transformers (the reference code draws it); it has no effect,
         because padding is masked.
 
-    References:
-        google-research/bert `modeling.py`, `create_initializer`.
+    Reference: google-research/bert `modeling.py`, `create_initializer`.
     """
     std = config.initializer_range
     for name, child in module.named_modules():

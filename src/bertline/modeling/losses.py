@@ -25,8 +25,7 @@ def masked_lm_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     >>> f"{loss.item():.4f} nats over {targets.item()} target"  # a uniform guess among 8 costs ln 8
     '2.0794 nats over 1 target'
 
-    References:
-        Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 1.
+    Reference: Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 1.
     """
     loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
     return loss, (labels != IGNORED_LABEL).sum()
@@ -55,8 +54,7 @@ def sequence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
         logits: [B, number of labels].
         labels: [B], -100 in unused entries.
 
-    References:
-        Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 2.
+    Reference: Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 2.
     """
     return F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
 
@@ -144,8 +142,7 @@ def sampled_tokens(logits: Tensor, draws: Tensor) -> Tensor:
     >>> [sampled_tokens(logits, torch.tensor([int(share * 2**31)])).item() for share in (0.4, 0.6, 0.9)]
     [0, 1, 2]
 
-    References:
-        Clark et al., ELECTRA (arXiv 2003.10555), section 2 and appendix F: sampled, not the most likely ones.
+    Reference: Clark et al., ELECTRA (arXiv 2003.10555), section 2 and appendix F: sampled, not the most likely ones.
     """
     cumulative = logits.detach().float().softmax(-1).cumsum(-1)
     threshold = (draws[..., None] + 0.5) / 2**31 * cumulative[..., -1:]
@@ -163,8 +160,7 @@ def replaced_token_sums(logits: Tensor, is_replaced: Tensor, is_real: Tensor) ->
     Returns:
         Sums over the real tokens, fp32 scalars: cross-entropy in nats, tokens judged right, tokens not replaced.
 
-    References:
-        Clark et al., ELECTRA (arXiv 2003.10555), section 2.
+    Reference: Clark et al., ELECTRA (arXiv 2003.10555), section 2.
     """
     losses = F.binary_cross_entropy_with_logits(logits.float(), is_replaced.float(), reduction="none")
     is_right = (logits > 0) == is_replaced
@@ -182,8 +178,7 @@ def softmax_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> T
     >>> round(loss.exp().item(), 4)  # a uniform guess where the teacher is sure of one of two
     2.0
 
-    References:
-        Hinton et al. 2015, Distilling the Knowledge in a Neural Network (arXiv 1503.02531), section 2.
+    Reference: Hinton et al. 2015, Distilling the Knowledge in a Neural Network (arXiv 1503.02531), section 2.
     """
     student, target = (torch.log_softmax(each / temperature, dim=-1) for each in (logits, teacher))
     return F.kl_div(student, target, reduction="none", log_target=True).sum(-1) * temperature**2
@@ -198,8 +193,7 @@ def sigmoid_divergence(logits: Tensor, teacher: Tensor, temperature: float) -> T
 def vector_distance(vectors: Tensor, teacher: Tensor) -> Tensor:
     """Return the squared distance [N] of vectors [N, H] from the teacher's; of unit vectors it is 2 - 2 cosine.
 
-    References:
-        Reimers and Gurevych 2020 (arXiv 2004.09813), section 2.
+    Reference: Reimers and Gurevych 2020 (arXiv 2004.09813), section 2.
     """
     return (vectors - teacher).square().sum(-1)
 
@@ -207,8 +201,7 @@ def vector_distance(vectors: Tensor, teacher: Tensor) -> Tensor:
 def soft_target_loss_sum(logits: Tensor, teacher_logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
     """Return the `softmax_divergence` [..., P] of logits [..., P, V], summed over the targets (labels not -100).
 
-    References:
-        Sanh et al., DistilBERT (arXiv 1910.01108), section 2.
+    Reference: Sanh et al., DistilBERT (arXiv 1910.01108), section 2.
     """
     divergences = softmax_divergence(logits.float(), teacher_logits.float(), temperature)
     return (divergences * (labels != IGNORED_LABEL)).sum()
@@ -217,8 +210,7 @@ def soft_target_loss_sum(logits: Tensor, teacher_logits: Tensor, labels: Tensor,
 def cosine_distance_sum(states: Tensor, teacher_states: Tensor, is_real: Tensor) -> Tensor:
     """Return 1 less the cosine of two hidden states [..., H], summed over the real positions [...] bool, in fp32.
 
-    References:
-        Sanh et al., DistilBERT (arXiv 1910.01108), section 3.
+    Reference: Sanh et al., DistilBERT (arXiv 1910.01108), section 3.
     """
     return ((1 - F.cosine_similarity(states.float(), teacher_states.float(), dim=-1)) * is_real).sum()
 
@@ -235,9 +227,8 @@ def focal_factor(log_probabilities: Tensor, gamma: float) -> Tensor:
     >>> focal_factor(torch.tensor([0.5, 0.9]).log(), 2.0)
     tensor([0.2500, 0.0100])
 
-    References:
-        Lin et al., Focal Loss for Dense Object Detection (arXiv 1708.02002), section 3.2, equation 4; `class_weights`
-        are the alpha of equation 5.
+    References: Lin et al., Focal Loss for Dense Object Detection (arXiv 1708.02002), section 3.2, equation 4;
+    `class_weights` are the alpha of equation 5.
     """
     # Below 1, the power has no finite gradient at 0, where p is 1 to rounding.
     return (-torch.expm1(log_probabilities)).clamp_min(torch.finfo(log_probabilities.dtype).tiny) ** gamma
@@ -255,8 +246,7 @@ def supervised_contrastive_loss(vectors: Tensor, labels: Tensor, temperature: fl
     >>> [round(supervised_contrastive_loss(apart, each, 0.1).item(), 3) for each in labels]
     [0.0, 10.0]
 
-    References:
-        Khosla et al. 2020 (arXiv 2004.11362), equation 2.
+    Reference: Khosla et al. 2020 (arXiv 2004.11362), equation 2.
     """
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     log_shares = (vectors @ vectors.T / temperature).masked_fill(itself, -1e9).log_softmax(-1)

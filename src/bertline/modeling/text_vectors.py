@@ -2,9 +2,8 @@
 
 The package sentence-transformers itself is not needed.
 
-References:
-    Reimers and Gurevych, Sentence-BERT (arXiv 1908.10084); the package's documentation, "Structure of Sentence
-    Transformer Models".
+References: Reimers and Gurevych, Sentence-BERT (arXiv 1908.10084); the package's documentation, "Structure of Sentence
+Transformer Models".
 """
 
 import re

@@ -47,8 +47,7 @@ def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.n
     Returns:
         int64 example ids in `[0, size)`, with the shape of `positions`; over all positions, every id occurs once.
 
-    References:
-        Black and Rogaway, Ciphers with Arbitrary Finite Domains (CT-RSA 2002), methods 2 and 3.
+    Reference: Black and Rogaway, Ciphers with Arbitrary Finite Domains (CT-RSA 2002), methods 2 and 3.
 
     >>> shuffled(np.arange(10), 10, seed=0, epoch=0).tolist()
     [8, 6, 1, 2, 5, 3, 9, 0, 7, 4]

@@ -254,8 +254,7 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
     document order, so the two parts share at most the document at the border. No sentence is used twice, and each could
     have been corrupted in either way. All are of segment A; segment B is often random text from elsewhere.
 
-    References:
-        Conneau et al., What you can cram into a single vector (arXiv 1805.01070), section 2.
+    Reference: Conneau et al., What you can cram into a single vector (arXiv 1805.01070), section 2.
     """
     words = _Words(tokenizer)
     border = round(len(store) * _TRAIN_SHARE)

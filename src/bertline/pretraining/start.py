@@ -315,9 +315,8 @@ def cooccurrence_embeddings(store: ExampleStore, *, vocab_size: int, hidden_size
     root of its singular value, so that the product of two embeddings grows with the information of the pair. A random
     rotation spreads what the first vectors hold over all components. `vocab_size` is above `hidden_size`.
 
-    References:
-        Levy, Goldberg and Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings (TACL
-        2015), sections 3.1 and 3.3. Halko et al. (arXiv 0909.4061), algorithm 5.1.
+    Reference: Levy, Goldberg and Dagan, Improving Distributional Similarity with Lessons Learned from Word Embeddings
+    (TACL 2015), sections 3.1 and 3.3. Halko et al. (arXiv 0909.4061), algorithm 5.1.
     """
     from sklearn.utils.extmath import randomized_svd
 

@@ -187,13 +187,6 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-_FIELDS = {
-    kind: tuple(name for name in kind._fields if name not in ("ctx", "type_comment"))
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.AST)
-}
-
-
 def _is_docstring(node: object) -> bool:
     """Return whether a statement is a bare string, which is documentation anywhere: of attributes, after them."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -215,11 +208,11 @@ def _canonical(node: object) -> str:
         return f"JoinedStr({_canonical(parts)})"
     if isinstance(node, ast.AST):
         told = []
-        for name in _FIELDS[type(node)]:
+        for name in node._fields:
             value = getattr(node, name, None)
             if name == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 value = [statement for statement in node.body if not _is_docstring(statement)]
-            if value is not None and value != []:
+            if value is not None and value != [] and name not in ("ctx", "type_comment"):
                 told.append(f"{name}={_canonical(value)}")
         return f"{type(node).__name__}({','.join(told)})"
     return ascii(node)

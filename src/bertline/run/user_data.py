@@ -81,7 +81,8 @@ def _require_existing(key: str, path: str) -> None:
     if not target.exists() or holds_nothing(target):
         wrong = "is an empty folder" if target.exists() else "does not exist"
         raise ConfigError(
-            f"{key} is {path}; {target} {wrong} (in {Path.cwd()}). Name the path where it is: {key}=/path/to/it"
+            f"{key} is {path}; {target} {wrong} (in {Path.cwd()}). Put your data there, or name the path where it is: "
+            f"{key}=/path/to/it"
         )
 
 
@@ -121,14 +122,9 @@ def is_local(name_or_path: str) -> bool:
 
 def _link(place: Path, path: str, key: str) -> None:
     target = _base_of(path)
-    if _is_in(place, path):
-        if not place.exists() or holds_nothing(place):
-            raise ConfigError(
-                f"{key} is {path}, and nothing is there. Put your data there, or name the path where it is: "
-                f"{key}=/path/to/it"
-            )
-        return
     _require_existing(key, path)
+    if _is_in(place, path):
+        return
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise ConfigError(f"{key} is {path}, which holds bertline itself; put the data into a folder of its own.")
     if place.is_symlink():

@@ -58,8 +58,6 @@ from bertline.tokenization.storage import copy_tokenizer
 
 ENCODER, COMBINED = "encoder", "combined"
 """`combined` is computed from the encoder's runs, so the seeds of the two are paired."""
-
-
 System = tuple[Sequence[NDArray[np.float64]], bool]
 """Row statistics [N, K] of each seed of an arm or a baseline on one split, and whether it is deterministic, so that one
 run suffices."""

@@ -15,8 +15,6 @@ K1, B = 1.5, 0.75
 _WORD = re.compile(r"[^\W_]{2,}")
 # bm25s logs every index it builds.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
-
-
 _PREFIX, _RUN, _SHORTEST_STEM = 5, 4, 3
 Analysis = Literal["words", "words_no_stop", "stems", "stems_no_stop", "prefixes", "characters"]
 ANALYSES: tuple[Analysis, ...] = get_args(Analysis)

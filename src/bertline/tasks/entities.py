@@ -48,8 +48,7 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
     An I- that continues no entity of its type begins one. Tags are B-, I- or O (see `to_iob2`).
 
-    References:
-        seqeval 1.2.2, `metrics/sequence_labeling.py`, `get_entities`.
+    Reference: seqeval 1.2.2, `metrics/sequence_labeling.py`, `get_entities`.
     """
     found: list[tuple[str, int, int]] = []
     for place, tag in enumerate(to_iob2(tags)):

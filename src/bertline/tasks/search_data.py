@@ -175,9 +175,6 @@ def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryR
     return QueryRows.of((query, queries[query], list(judged[query]), list(judged[query].values())) for query in ids)
 
 
-# Readers of each format: documents, queries and judgements.
-
-
 def relevance_of(text: str) -> int | None:
     """Parse a relevance as an integer (`1`, `-1`, `2.0`); None if it is not one.
 

@@ -17,8 +17,6 @@ from bertline.tasks.source_config import FilesSourceConfig
 from bertline.tasks.stored_rows import SplitName
 
 Item = TypeVar("Item")
-
-
 Row = TypeVar("Row", bound=Any)
 """A row with an `id` that names its origin."""
 
@@ -150,8 +148,7 @@ def stratified_cut(
     Returns:
         Rows of train and of the other splits, in the order of `items`.
 
-    References:
-        Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-label Data", 2011, section 3.3.
+    Reference: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-label Data", 2011, section 3.3.
     """
     keys_of: dict[str, dict[str, Row]] = {}
     for item in progress(items, description="splitting rows", is_brief=True):

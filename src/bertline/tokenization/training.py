@@ -177,8 +177,7 @@ def train_wordpiece(
     Raises:
         DataError: The text does not support that many subwords, or the alphabet alone needs more.
 
-    References:
-        Sennrich et al. 2016, arXiv 1508.07909, section 3.2 (merging); Schuster and Nakajima 2012 (WordPiece).
+    References: Sennrich et al. 2016, arXiv 1508.07909, section 3.2 (merging); Schuster and Nakajima 2012 (WordPiece).
 
     >>> counts = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
     >>> train_wordpiece(counts, vocab_size=27, min_frequency=2, max_alphabet=100)[-4:]
@@ -250,9 +249,8 @@ def train_byte_bpe(texts: Iterable[str], *, vocab_size: int, min_frequency: int)
     Raises:
         DataError: The texts support fewer tokens.
 
-    References:
-        Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.2; Liu et al. 2019, arXiv
-        1907.11692 (RoBERTa), section 4.4.
+    References: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.2; Liu et al. 2019,
+    arXiv 1907.11692 (RoBERTa), section 4.4.
     """
     backend = tokenizers.Tokenizer(BPE())
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False)

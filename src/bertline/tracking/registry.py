@@ -86,7 +86,15 @@ def _new_version(
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     if standing is not None and serving.dataset is not None:
-        _log_scores(client, run_id, model.model_id, *serving.dataset, standing)
+        # The scores are linked to the rows that they were measured on. That on test has the name that it has among the
+        # headline metrics of the pipeline.
+        task, rows = serving.dataset
+        (dataset,) = dataset_inputs({task: (rows, standing.data_hash)})
+        client.log_inputs(run_id, [dataset])
+        scores = {standing.metric: standing.test_score, f"dev_{standing.metric}": standing.dev.mean}
+        measured_on = {"dataset_name": task, "dataset_digest": dataset.dataset.digest, "model_id": model.model_id}
+        for score_name, score in scores.items():
+            client.log_metric(run_id, f"{task}/{metric_key(score_name)}", score, **measured_on)
     created = client.create_model_version(
         name, model.artifact_location, run_id=run_id, tags=dict(tags), model_id=model.model_id
     )
@@ -94,17 +102,6 @@ def _new_version(
     versions = json.dumps([{"name": name, "version": int(created.version)}])
     client.set_logged_model_tags(model.model_id, {_VERSIONS_TAG: versions})
     return created
-
-
-def _log_scores(client: MlflowClient, run_id: str, model_id: str, task: str, rows: str, standing: Standing) -> None:
-    """Log the scores of a model to its run, linked to the rows that they were measured on."""
-    (dataset,) = dataset_inputs({task: (rows, standing.data_hash)})
-    client.log_inputs(run_id, [dataset])
-    # The score on test has the name that it has among the headline metrics of the pipeline.
-    scores = {standing.metric: standing.test_score, f"dev_{standing.metric}": standing.dev.mean}
-    rows_and_model = {"dataset_name": task, "dataset_digest": dataset.dataset.digest, "model_id": model_id}
-    for name, score in scores.items():
-        client.log_metric(run_id, f"{task}/{metric_key(name)}", score, **rows_and_model)
 
 
 def _description_of(folder: Path) -> str:

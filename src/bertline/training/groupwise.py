@@ -190,9 +190,8 @@ class Muon(GroupwiseOptimizer):
             number of matrices of equal shape stacked along the rows of each weight: each is orthogonalised separately.
         momentum: Decay rate of the sum of gradients of `orthogonal` groups; `betas` and `eps` are AdamW's.
 
-    References:
-        Jordan et al. (2024): the algorithm; Liu et al., arXiv 2502.16982, section 2.2: weight decay and size of the
-        update; arXiv 1711.05101, algorithm 2: AdamW.
+    References: Jordan et al. (2024): the algorithm; Liu et al., arXiv 2502.16982, section 2.2: weight decay and size of
+    the update; arXiv 1711.05101, algorithm 2: AdamW.
     """
 
     def __init__(
@@ -286,8 +285,7 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     Args:
         matrices: Matrices [n, rows, columns]; the result has their shape, and is in `dtype`.
 
-    References:
-        Jordan et al. (2024).
+    Reference: Jordan et al. (2024).
     """
     is_tall = matrices.shape[-2] > matrices.shape[-1]
     wide = matrices.mT if is_tall else matrices  # the smaller of the two Gram matrices is the cheaper one

@@ -54,7 +54,7 @@ def test_the_treebank_of_the_probe_is_linked_so_that_dvc_sees_it_change(composed
 
 def test_an_empty_place_is_an_error_that_says_how_to_name_the_path(composed: Composed) -> None:
     link_user_data(pipeline_config(composed()))
-    with pytest.raises(ConfigError, match=r"corpus\.path is data/text, and nothing is there.*corpus\.path=/path/to/it"):
+    with pytest.raises(ConfigError, match=r"corpus\.path is .* is an empty folder.*Put your.*corpus\.path=/path/to/it"):
         link_user_data(pipeline_config(composed("corpus=text")))
 
 

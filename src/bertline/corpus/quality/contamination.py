@@ -3,8 +3,7 @@
 A passage (a line of a text file, a text cell of a table) is found where 13 of its words follow each other, or all of
 them if it has fewer; case and punctuation make no difference.
 
-References:
-    Brown et al., "Language Models are Few-Shot Learners", 2020, appendix C (13-grams).
+Reference: Brown et al., "Language Models are Few-Shot Learners", 2020, appendix C (13-grams).
 """
 
 import csv

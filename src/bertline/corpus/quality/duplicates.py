@@ -83,8 +83,6 @@ def losers_of(files: Iterable[Path], shard: int) -> dict[int, set[int]]:
     return found
 
 
-# Near duplicates.
-
 # One thread: workers are the parallelism, and threads of rensa that wait for a busy core only burn time.
 os.environ.setdefault("RAYON_NUM_THREADS", "1")
 

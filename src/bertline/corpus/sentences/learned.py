@@ -320,9 +320,8 @@ def learn(counts: Counts) -> Knowledge:
     A word is an abbreviation if it hardly occurs without a full stop and what follows is mostly no beginning of a
     sentence: a lower-case word, a number, a further mark, or a name (a capital that is hardly ever lower-case here).
 
-    References:
-        Kiss and Strunk, Unsupervised Multilingual Sentence Boundary Detection, 2006, sections 3 and 4: the same
-        evidence (attachment of the full stop, length, following case, frequent sentence starters).
+    Reference: Kiss and Strunk, Unsupervised Multilingual Sentence Boundary Detection, 2006, sections 3 and 4: the same
+    evidence (attachment of the full stop, length, following case, frequent sentence starters).
     """
     # After sure ends of sentences: how often a number or a name follows, which is no evidence there.
     _, digit, name, common, caseless = ((number + 1) / (sum(counts.sure) + 5) for number in counts.sure)

@@ -53,9 +53,8 @@ class Contrastive(Objective):
     A group is computed at once, on one rank, and its pairs are compared with each other only. So neither micro-batches
     nor the number of ranks changes the loss, and more negatives need a larger group.
 
-    References:
-        van den Oord et al., InfoNCE (arXiv 1807.03748), equation 4; symmetric as in CLIP (arXiv 2103.00020, figure 3);
-        segments of one document: DeCLUTR (arXiv 2006.03659), section 3, which adds the MLM loss too.
+    References: van den Oord et al., InfoNCE (arXiv 1807.03748), equation 4; symmetric as in CLIP (arXiv 2103.00020,
+    figure 3); segments of one document: DeCLUTR (arXiv 2006.03659), section 3, which adds the MLM loss too.
     """
 
     num_segments: ClassVar[int] = 2

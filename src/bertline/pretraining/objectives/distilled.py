@@ -32,9 +32,8 @@ class Distilled(Objective):
 
     The teacher reads the same masked text, without dropout; it is neither trained nor saved.
 
-    References:
-        Sanh et al., DistilBERT (arXiv 1910.01108), section 2 for the loss of three terms, 3 for the student's start;
-        the weights 5, 2 and 1 and the temperature 2 are those of the published training script.
+    References: Sanh et al., DistilBERT (arXiv 1910.01108), section 2 for the loss of three terms, 3 for the student's
+    start; the weights 5, 2 and 1 and the temperature 2 are those of the published training script.
     """
 
     families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.wrapping is None)

@@ -54,8 +54,7 @@ class ReplacedToken(Objective):
     Notes:
         The best step is that of the generator's loss: the detector's rises while a better generator makes it harder.
 
-    References:
-        Clark et al., ELECTRA (arXiv 2003.10555), section 2 and, for shared embeddings and sizes, 3.2.
+    Reference: Clark et al., ELECTRA (arXiv 2003.10555), section 2 and, for shared embeddings and sizes, 3.2.
     """
 
     families: ClassVar[Collection[str]] = ("electra",)

@@ -122,8 +122,7 @@ class MlmSop(PairObjective):
     Unlike random segments, swapped ones have the same subject, so that it does not tell the label. The head is the one
     of next sentence prediction: `seq_relationship` of `BertForPreTraining`, `sop_classifier` of `AlbertForPreTraining`.
 
-    References:
-        Lan et al., ALBERT (arXiv 1909.11942), section 3.1, inter-sentence coherence loss.
+    Reference: Lan et al., ALBERT (arXiv 1909.11942), section 3.1, inter-sentence coherence loss.
     """
 
     examples: ClassVar[str] = "sentence_order"
@@ -178,8 +177,7 @@ class MlmNspShared(MlmNsp):
     The logit is read from the states below the last layer, without weights of its own (the encoder's folder has those
     of `mlm_nsp`): the sum of the first half of the channels less that of the second, over the root of their number.
 
-    References:
-        ERNIE 2.0 (arXiv 1907.12412), token-document relation: do other segments of the document have the token?
+    Reference: ERNIE 2.0 (arXiv 1907.12412), token-document relation: do other segments of the document have the token?
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (*MlmNsp.metrics, SHARED_ACCURACY, UNSHARED_SHARE)

@@ -1,8 +1,7 @@
 """Metrics of extracted answers, with the rules of SQuAD's official evaluation script, version 2.0.
 
-References:
-    Rajpurkar et al. 2016, arXiv 1606.05250, section 5 (exact match and F1); Rajpurkar et al. 2018, arXiv 1806.03822,
-    section 5 (questions without an answer).
+References: Rajpurkar et al. 2016, arXiv 1606.05250, section 5 (exact match and F1); Rajpurkar et al. 2018, arXiv
+1806.03822, section 5 (questions without an answer).
 """
 
 import re

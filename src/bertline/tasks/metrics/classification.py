@@ -100,8 +100,7 @@ def negative_log_loss(gold: NDArray[np.integer], probabilities: NDArray[np.float
 def negative_brier_score(gold: NDArray[np.integer], probabilities: NDArray[np.floating]) -> float:
     """Return minus the mean squared distance of the probabilities to 1 and 0, summed over labels (of two, the second).
 
-    References:
-        Brier, "Verification of forecasts expressed in terms of probability", 1950.
+    Reference: Brier, "Verification of forecasts expressed in terms of probability", 1950.
     """
     squares = sum((scores - has) ** 2 for has, scores in _against_the_rest(gold, probabilities))
     return -float(np.mean(squares)) if len(gold) else 0.0
@@ -192,9 +191,8 @@ def expected_calibration_error(
     Returns:
         Sum over bins of |bin| / N * |fraction that happened - mean probability|; 0.0 without rows.
 
-    References:
-        Guo et al. 2017, On Calibration of Modern Neural Networks (arXiv 1706.04599), section 2, equation 3 (after
-        Naeini et al. 2015), with the 15 bins of its section 5.
+    Reference: Guo et al. 2017, On Calibration of Modern Neural Networks (arXiv 1706.04599), section 2, equation 3
+    (after Naeini et al. 2015), with the 15 bins of its section 5.
     """
     if not len(probabilities):
         return 0.0

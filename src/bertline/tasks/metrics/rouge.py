@@ -1,7 +1,6 @@
 """ROUGE of a summary, as in the package rouge-score without stemming (a test compares both).
 
-References:
-    Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 (ROUGE-N) and 3.1 (ROUGE-L).
+Reference: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 (ROUGE-N) and 3.1 (ROUGE-L).
 """
 
 import re
@@ -51,8 +50,7 @@ def _f1(common: int, num_found: int, num_right: int) -> float:
 def _longest_common(one: Words, other: Words) -> int:
     """Return the length of the longest common subsequence, with each row of the usual table as the bits of an integer.
 
-    References:
-        Hyyrö 2004, "Bit-parallel LCS-length computation revisited", section 3.
+    Reference: Hyyrö 2004, "Bit-parallel LCS-length computation revisited", section 3.
     """
     places: dict[str, int] = {}
     for place, word in enumerate(one):
