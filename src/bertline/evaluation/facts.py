@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.html import listing
-from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, read_json_lines
 from bertline.foundation.formats import duration, short_title
-from bertline.foundation.manifests import read_manifest
+from bertline.foundation.manifests import read_manifest, require_version
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
 from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.objectives.base import Objective
@@ -222,9 +221,5 @@ def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
 def read_result(path: Path) -> dict[str, Any]:
     """Read the result.json of a sweep."""
     result: dict[str, Any] = read_json(path)
-    if result.get("format_version") != RESULT_FORMAT:
-        raise ArtifactError(
-            f"{path}: format_version is {result.get('format_version')!r}, this bertline reads {RESULT_FORMAT}. Run the "
-            "sweep again (dvc repro)."
-        )
+    require_version(path, result, RESULT_FORMAT, " Run the sweep again (dvc repro).")
     return result

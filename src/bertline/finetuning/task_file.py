@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.formats import without_local_paths
+from bertline.foundation.manifests import require_version
 from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.base import Calibration, TaskKind
 from bertline.kinds.registry import TaskConfig, task_kind
@@ -74,9 +75,6 @@ def read_task_file(folder: Path) -> FinishedTask | None:
     if not path.exists():
         return None
     content = read_json(path)
-    if content.get("format_version") != _FORMAT_VERSION:
-        raise ArtifactError(
-            f"{path} has format_version {content.get('format_version')!r}; this bertline reads {_FORMAT_VERSION}."
-        )
+    require_version(path, content, _FORMAT_VERSION)
     checked = validate(_TaskFile, content, where=str(path))
     return FinishedTask(task_kind(checked.task, checked.labels), checked.calibration)

@@ -1,5 +1,6 @@
 """Manifests: the description in each artifact folder, for the next stage and for users."""
 
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,14 @@ def read_manifest(folder: Path, *, kind: str, format_version: int) -> dict[str, 
     found = manifest.get("kind") if isinstance(manifest, dict) else type(manifest).__name__
     if found != kind:
         raise ArtifactError(f"{path}: kind is {found!r}, expected {kind!r}. Is this the right folder?")
-    if manifest.get("format_version") != format_version:
-        raise ArtifactError(
-            f"{path}: format_version is {manifest.get('format_version')!r}, this bertline reads {format_version}. "
-            "Run the stage that writes it again."
-        )
+    require_version(path, manifest, format_version, " Run the stage that writes it again.")
     return manifest
+
+
+def require_version(path: Path, content: Mapping[str, Any], version: int, fix: str = "") -> None:
+    """Raise ArtifactError, which ends with the `fix`, if a file has another `format_version`."""
+    if (found := content.get("format_version")) != version:
+        raise ArtifactError(f"{path}: format_version is {found!r}, this bertline reads {version}.{fix}")
 
 
 def versions_of(*distributions: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_atomically, write_json
+from bertline.foundation.manifests import require_version
 from bertline.kinds.tagging import TagPredictions
 from bertline.linear.features import NgramFeatures, Ngrams, PairFeatures, PairOverlap, RowFeatures, WindowFeatures
 from bertline.tasks.stored_rows import TaggedRows
@@ -131,10 +132,7 @@ def load_linear(folder: Path) -> tuple[LinearPredictor, str]:
     """
     path = folder / LINEAR_FILE
     content = read_json(path)
-    if content.get("format_version") != _FORMAT_VERSION:
-        raise ArtifactError(
-            f"{path} has format_version {content.get('format_version')!r}; this bertline reads {_FORMAT_VERSION}."
-        )
+    require_version(path, content, _FORMAT_VERSION)
     try:
         vocabularies, arrays = read_json(folder / VOCABULARY_FILE), load_file(folder / WEIGHTS_FILE)
         return _restored(content["model"], arrays, vocabularies), content["title"]
