@@ -22,11 +22,11 @@ import torch
 import transformers
 from records import Record, add_record_arguments
 
-from bertline.cli.finetune import folder_in_package
 from bertline.foundation.formats import short_title
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
 from bertline.tokenization.storage import copy_tokenizer
+from bertline.tokenization.vocabulary import folder_in_package
 
 _SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512}
 _FIGURES = ("dev_mean", "dev_std", "test_mean", "test_std", "num_parameters", "ms_per_row", "best_params")

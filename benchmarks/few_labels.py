@@ -44,15 +44,15 @@ from few_labels_side import SIDES
 from records import HERE, add_record_arguments, current_commit
 from side_environment import side_environment, versions_in
 
-from bertline.cli.finetune import folder_in_package
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
+from bertline.tokenization.vocabulary import folder_in_package
 
 PEERS = tuple(name for name in SIDES if name != "bertline")
 PACKAGES = ("setfit", "sentence-transformers", "scikit-learn", "torch", "transformers")
 TOLERANCE = 0.02
-_CHOICE = re.compile(r"(out of fold|on dev): (.*); taken is (.*) [\d.-]+\.$", re.MULTILINE)
+_CHOICE = re.compile(r"(out of fold|on dev): (.*); taken is (.*) [\d.-]+(?:, the cheapest of equals)?\.$", re.MULTILINE)
 _COLUMNS = {
     "wnut17": ["format=conll", "separator=tab"],
     "stsb": ["kind=regression", "text_pair_column=text_pair"],

@@ -82,7 +82,8 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
 
     Args:
         name_or_folder: A bertline folder (`artifacts/pretrain`, `artifacts/export/TASK`, a run's `latest`), any
-            folder with a BERT checkpoint in the Hugging Face format, or a model name on the Hugging Face hub.
+            folder with a BERT checkpoint in the Hugging Face format, an installed package that contains one, or a
+            model name on the Hugging Face hub.
         revision: Commit, tag or branch of the hub model.
         device: `auto` (a GPU if available), `cpu`, `cuda`, `cuda:1`, `mps`.
 

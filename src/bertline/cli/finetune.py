@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import multiprocessing
 import re
@@ -29,7 +28,7 @@ from bertline.run.stage import open_stage
 from bertline.run.stages import stage_named
 from bertline.tasks.build import build_task
 from bertline.tasks.table_source import class_names, named_class
-from bertline.tokenization.vocabulary import resolve_folder
+from bertline.tokenization.vocabulary import folder_in_package, resolve_folder
 
 if TYPE_CHECKING:
     from bertline.inference.model import LoadedModel
@@ -324,16 +323,6 @@ def comparison(distilled: Mapping[str, Any]) -> str:
         sizes = f"{row['parameters']:12,}{row['megabytes']:8.1f}{row['ms_1']:11.1f}{row['ms_32']:13.1f}"
         lines.append(f"{row['name'].replace('_', ' '):14}{sizes}  {score}")
     return "\n".join(["", *lines, f"rows of {distilled['max_length']} tokens on {distilled['machine']}"])
-
-
-def folder_in_package(name: str) -> Path | None:
-    """Return the model folder in the installed package of this name; None unless there is exactly one."""
-    module = name.replace("-", "_")
-    if not module.isidentifier() or (spec := importlib.util.find_spec(module)) is None:
-        return None
-    roots = [Path(root) for root in spec.submodule_search_locations or ()]
-    folders = [path.parent for root in roots for path in root.rglob("model.safetensors")]
-    return folders[0] if len(folders) == 1 and (folders[0] / "config.json").exists() else None
 
 
 def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from bertline.evaluation.html import in_unit, metric_name, rendered, score, test
 from bertline.evaluation.overlap import Overlap, Overlaps, measure_overlap
 from bertline.evaluation.reference import reference_for
 from bertline.evaluation.task_section import TaskSection
+from bertline.foundation import verdicts
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.seeds import unit_interval
-from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.registry import kind_named
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Metric, shown_means
@@ -128,7 +128,9 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     comparisons = {f"beats_{arm}": task.result["comparisons"][arm] for arm in others}
     comparisons["beats_strongest"] = task.result["conclusion"].get("encoder", {})
     comparisons["combined_beats_strongest"] = task.result["conclusion"].get("combined", {})
-    return figures | {key: AS_NUMBER[found["verdict"]] for key, found in comparisons.items() if "verdict" in found}
+    return figures | {
+        key: verdicts.AS_NUMBER[found["verdict"]] for key, found in comparisons.items() if "verdict" in found
+    }
 
 
 def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
@@ -286,13 +288,14 @@ class Overview:
 
 def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:
     """Return who wins in words, of the encoder alone and combined if they differ, and the columns of the winners."""
-    verdicts = {arm: conclusion[arm].get("verdict") for arm in ("encoder", "combined") if arm in conclusion}
-    said = {"better": "this encoder", "worse": "the opponent", "not shown": "not clear", None: "not known"}
-    winners: list[str] = [arm for arm, verdict in verdicts.items() if verdict == "better"]
-    if len(set(verdicts.values())) > 1:
-        return f"alone: {said[verdicts['encoder']]}; combined: {said[verdicts['combined']]}", winners
-    verdict = next(iter(verdicts.values()), None)
-    return said[verdict], ["opponent"] if verdict == "worse" else winners
+    words, unknown = {"better": "this encoder", "worse": "the opponent", "not shown": "not clear"}, "not known"
+    compared = {arm: conclusion[arm] for arm in ("encoder", "combined") if arm in conclusion}
+    said = {arm: verdicts.outcome(one, words) if "verdict" in one else unknown for arm, one in compared.items()}
+    winners: list[str] = [arm for arm, outcome in said.items() if outcome == words["better"]]
+    if len(set(said.values())) > 1:
+        return f"alone: {said['encoder']}; combined: {said['combined']}", winners
+    outcome = next(iter(said.values()), unknown)
+    return outcome, ["opponent"] if outcome == words["worse"] else winners
 
 
 def _tile(section: TaskSection) -> tuple[str, str, str]:

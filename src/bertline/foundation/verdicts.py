@@ -129,7 +129,8 @@ class Difference:
     smallest_visible: float | None = None
     """Size of a true difference that would be detected in nine of ten repetitions."""
     cause: str | None = None
-    """What to say should nothing be shown: that the seeds, or the rows, whichever are noisier, are too few."""
+    """What to say should nothing be shown: that the seeds, or the rows, whichever are noisier, are too few, and how
+    many are needed."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -216,13 +217,19 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
     variance = max(seeds, of_rows + max(0.0, seeds - sum(map(_cell_variance, with_seeds))))
     effective = min(system.effective_blocks or len(rows) for system in systems)
     degrees, seeds_are_noisier = _degrees(variance, max(1.0, effective - 1), of_seeds)
+    tested = _tested(difference, math.sqrt(variance), degrees)
     cause = f"{num_sources:,} {first.sources} are too few for a verdict"
+    visible = tested.smallest_visible or math.inf
+    if abs(difference) > visible / 100:  # the standard error falls with the root of the number of rows
+        needed = num_sources * (visible / difference) ** 2
+        cause += f": this difference takes about {int(float(f'{needed:.2g}')):,}"
     if seeds_are_noisier:
         numbers = sorted(len(system.scores) for system in with_seeds)
         cause = f"{'two' if numbers[0] == 2 else numbers[0]} seeds are too few for a verdict"
         if numbers[0] == numbers[-1]:  # an arm may have fewer than the others, by a key of its own
-            cause += f": seeds={5 if numbers[0] < 5 else 2 * numbers[0]} (sweep.num_seeds in a pipeline)"
-    return dataclasses.replace(_tested(difference, math.sqrt(variance), degrees), cause=cause)
+            more = {2: 3, 3: 5, 4: 5}.get(numbers[0], 2 * numbers[0])
+            cause += f": seeds={more} (sweep.num_seeds in a pipeline)"
+    return dataclasses.replace(tested, cause=cause)
 
 
 def outcome(found: Mapping[str, Any], words: Mapping[str, str]) -> str:

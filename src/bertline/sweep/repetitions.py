@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bertline.finetuning.finetune import DivergedError, fine_tune
-from bertline.foundation.errors import MachineError
+from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.formats import short_title
 from bertline.foundation.progress import say
@@ -114,12 +114,32 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
     return planned
 
 
+def can_have_methods(plan: PlannedSweep) -> bool:
+    """Return whether a task can be learned by other methods than `full`: they are for few rows with one label each."""
+    task = plan.job.task
+    is_single_label = isinstance(task, ClassificationTaskConfig) and not task.multi_label
+    return is_single_label and not task.teacher and split_sizes(plan.job)["train"] <= _MOST_ROWS
+
+
+def refuse_method(plan: PlannedSweep) -> None:
+    """Check that the method can be had that `fine_tuning` names instead of `full`.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    job, method = plan.job, plan.fine_tuning.method
+    if method != "full" and not can_have_methods(plan):
+        raise ConfigError(
+            f"{job.sweep.deciding(job.task_name, job.task, 'method')} is {method}, which is for classification with "
+            f"one label a row, without a teacher, of at most {_MOST_ROWS:,} train rows; {job.task_name} is "
+            f"{job.task.kind} of {split_sizes(job)['train']:,}. Set it to full for this task."
+        )
+
+
 def methods_tried(plan: PlannedSweep, points: Mapping[Arm, list[Params]]) -> list[Repetition]:
     """Plan one run of each method for each encoder, of its best point for `full`; empty for `full` alone."""
     task, sweep = plan.job.task, plan.job.sweep
-    is_single_label = isinstance(task, ClassificationTaskConfig) and not task.multi_label
-    rows = split_sizes(plan.job)["train"]
-    if not is_single_label or sweep.methods == ("full",) or task.teacher or rows > _MOST_ROWS:
+    if not can_have_methods(plan) or sweep.methods == ("full",) or plan.fine_tuning.method != "full":
         return []
     kind: Any = "folds" if has_folds(plan.job) else "seed"
     return [
@@ -145,7 +165,9 @@ def with_best_methods(
         if "method" in best.params:
             chosen[arm] = [best.params]
         title, where = short_title(plan.starts[arm].title), "out of fold" if has_folds(job) else "on dev"
-        sentences.append(f"{title} {where}: {', '.join(names)}; taken is {names[scored.index((best, score))]}.")
+        taken = names[scored.index((best, score))]
+        tie = ", the cheapest of equals" if sum(each == score for _, each in scored) > 1 else ""
+        sentences.append(f"{title} {where}: {', '.join(names)}; taken is {taken}{tie}.")
     return chosen, sentences
 
 

@@ -1,5 +1,6 @@
 """Vocabulary files (`vocab.txt`, `tokenizer.json`): reading and validation; and folders of the Hugging Face hub."""
 
+import importlib.util
 import itertools
 import shlex
 from collections import ChainMap
@@ -239,8 +240,19 @@ def _checked(tokens: Sequence[str], path: Path) -> tuple[str, ...]:
 _WANTED_FILES = ["*.json", "*.txt", "*.safetensors"]
 
 
+def folder_in_package(name: str) -> Path | None:
+    """Return the model folder in the installed package of this name; None unless there is exactly one."""
+    module = name.replace("-", "_")
+    if not module.isidentifier() or (spec := importlib.util.find_spec(module)) is None:
+        return None
+    roots = [Path(root) for root in spec.submodule_search_locations or ()]
+    folders = [path.parent for root in roots for path in root.rglob("model.safetensors")]
+    return folders[0] if len(folders) == 1 and (folders[0] / "config.json").exists() else None
+
+
 def resolve_folder(name_or_folder: str, revision: str | None = None) -> Path:
-    """Return an existing folder unchanged, or else the cached snapshot of the hub, downloaded if necessary.
+    """Return an existing folder unchanged, else the folder in an installed package of this name, else the cached
+    snapshot of the hub, downloaded if necessary.
 
     A hub name is `owner/name` or `owner/name@REVISION`; `revision` is a commit, tag or branch of one without.
 
@@ -252,6 +264,8 @@ def resolve_folder(name_or_folder: str, revision: str | None = None) -> Path:
         return folder
     if folder.is_file():
         raise DataError(f"{folder} is a file; expected a folder with a checkpoint or a Hugging Face hub name.")
+    if (packaged := folder_in_package(name_or_folder)) is not None:
+        return packaged
     name, _, own_revision = name_or_folder.partition("@")
     if name.count("/") > 1 or name_or_folder.startswith((".", "/", "~")):
         raise DataError(f"{folder} does not exist; expected a folder with a checkpoint or a hub name (owner/name).")

@@ -196,17 +196,20 @@ def test_a_best_value_at_an_edge_is_told(best: dict[str, Any], says: str | None)
 
 
 @pytest.mark.parametrize(
-    ("verdict", "bold", "says"),
+    ("found", "bold", "says"),
     [
-        ("better", "0.420 ± 0.016", "this encoder"),
-        ("worse", "0.320 (TF-IDF, logistic regression)", "the opponent"),
-        ("not shown", None, "not clear"),
-        (None, None, "not known"),
+        ({"verdict": "better"}, "0.420 ± 0.016", "this encoder"),
+        ({"verdict": "worse"}, "0.320 (TF-IDF, logistic regression)", "the opponent"),
+        ({"verdict": "not shown", "cause": "9 test rows are too few"}, None, "9 test rows are too few"),
+        ({"verdict": "not shown"}, None, "not clear"),  # of an older version
+        ({}, None, "not known"),
     ],
 )
-def test_the_winner_is_bold_and_the_strongest_opponent_named(verdict: str | None, bold: str | None, says: str) -> None:
+def test_the_winner_is_bold_and_the_strongest_opponent_named(
+    found: dict[str, Any], bold: str | None, says: str
+) -> None:
     tasks = [facts(name) for name in ("library", "match", "topics", "answers")]
-    tasks[0].result["conclusion"]["encoder"] = {} if verdict is None else {"verdict": verdict}
+    tasks[0].result["conclusion"]["encoder"] = found
     html = report([TaskSection(task, NO_CHARTS, {}, {}) for task in tasks], "the checkpoint")
     row = re.findall(r"<td[^>]*>(.*?)</td>", html.split("<tbody>")[1].split("</tr>")[0])
     assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])

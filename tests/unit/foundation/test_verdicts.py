@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -202,6 +204,17 @@ def test_against_a_system_that_is_right_on_all_rows_a_verdict_needs_what_the_exa
         assert compared(ones(num_rows), other).verdict == verdict
 
 
+def test_with_as_many_rows_as_a_verdict_says_are_needed_the_difference_can_be_seen():
+    def on(copies):
+        right = [np.tile(np.arange(20) % every > 0, copies).astype(float)[:, None] for every in (3, 6)]
+        return compared(*(system([rows], repeatable=True) for rows in right))
+
+    found = on(1)
+    needed = int(found.cause.rpartition("this difference takes about ")[2].replace(",", ""))
+    assert found.verdict == "not shown" and on(math.ceil(needed / 20)).verdict == "worse"
+    assert on(math.ceil(needed / 20)).smallest_visible == pytest.approx(-found.difference, rel=0.2)
+
+
 @pytest.mark.parametrize("num_seeds", [1, 2, 5])
 @pytest.mark.parametrize(("num_rows", "share"), [(6, 0.8), (8, 0.8), (12, 0.9), (21, 0.9)])
 def test_equal_systems_on_few_rows_are_called_different_in_at_most_five_of_a_hundred_cases(num_rows, share, num_seeds):
@@ -218,7 +231,7 @@ def test_equal_systems_on_few_rows_are_called_different_in_at_most_five_of_a_hun
 @pytest.mark.parametrize(
     ("num_seeds", "spread", "cause"),
     [
-        (2, 0.1, "two seeds are too few for a verdict: seeds=5"),
+        (2, 0.1, "two seeds are too few for a verdict: seeds=3"),
         (3, 0.2, "3 seeds are too few for a verdict: seeds=5"),
         (6, 0.3, "6 seeds are too few for a verdict: seeds=12"),
         (2, 0.001, "21 test rows are too few for a verdict"),

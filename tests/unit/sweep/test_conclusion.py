@@ -86,7 +86,10 @@ def test_one_seed_says_neither():
     assert set(found["encoder"]) == {"difference"}
 
 
-@pytest.mark.parametrize(("num_seeds", "says"), [(2, "two seeds are too few for a verdict"), (3, "3 seeds are too")])
+@pytest.mark.parametrize(
+    ("num_seeds", "says"),
+    [(2, "two seeds are too few for a verdict: seeds=3 ("), (3, "3 seeds are too few for a verdict: seeds=5 (")],
+)
 def test_seeds_that_show_nothing_are_too_few_for_a_verdict(num_seeds, says):
     apart = Measured(scores=np.array([0.5, 0.7, 0.6][:num_seeds]), blocks=np.zeros((num_seeds, 30)), repeatable=False)
     opponent = of(0.8, 1, repeatable=True)
@@ -94,7 +97,7 @@ def test_seeds_that_show_nothing_are_too_few_for_a_verdict(num_seeds, says):
     baselines = {"bm25": {"title": "BM25", "dev": 0.6, "test": 0.8}}
     result = {"task": "docs_search", "metric": "ndcg@10", "arms": {"encoder": arm}, "baselines": baselines}
     found = conclusion(result, Comparisons({"encoder": apart, "bm25": opponent}))
-    assert says in found["sentence"] and "verdict: seeds=5 (" in found["sentence"]
+    assert says in found["sentence"]
     words = {"not shown": "no clear difference"}
     assert outcome(found["encoder"], words) == found["encoder"]["cause"]
     del found["encoder"]["cause"]  # as of an older version

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from bertline.finetuning import finetune
-from bertline.foundation.files import read_json_lines
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import read_json_lines, write_json
 from bertline.kinds.classification import Classification
 from bertline.sweep import bench as benches
+from bertline.sweep import repetitions
 from bertline.sweep.baselines.base import BaselineInputs, dev_score
 from bertline.sweep.bench import Bench, planned
 from bertline.sweep.folds import folds_of, has_folds, rows_of
@@ -20,10 +22,10 @@ from bertline.tasks.stored_rows import write_rows
 
 @pytest.fixture
 def job(inputs, input_folder, tmp_path):
-    def make(fold_rows=300, **task):
+    def make(fold_rows=300, method="full", **task):
         sweep = inputs.sweep(
             space={}, num_seeds=2, random_weights_baseline="never", methods=("frozen", "contrastive", "full"),
-            fold_rows=fold_rows, fine_tuning=inputs.fine_tuning(learning_rate=1e-2),
+            fold_rows=fold_rows, fine_tuning=inputs.fine_tuning(learning_rate=1e-2, method=method),
         )  # fmt: skip
         fields = {"label_efficiency_rows": (), "num_train_rows": None, **task}
         return inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep, task=inputs.task(**fields))
@@ -87,6 +89,30 @@ def test_a_sweep_on_folds_chooses_a_method_and_learns_from_all_rows(inputs, job)
     assert result["rows"] == {"train": 192, "dev": 192, "test": 96}
     seeds = result["arms"]["encoder"]["seeds"]
     assert len({seed["scores"]["dev"]["accuracy"] for seed in seeds}) == 1  # of the folds
+
+
+def test_of_methods_that_do_as_well_out_of_fold_the_cheapest_is_taken_and_it_is_said(job):
+    plan = planned(job())
+    tried = repetitions.methods_tried(plan, {"encoder": [{}]})
+    for one in tried:
+        write_json(one.folder(plan.job) / "outcome.json", {"diverged": False, "dev": {"accuracy": 0.5}})
+    points, (sentence,) = repetitions.with_best_methods(plan, {"encoder": [{}]}, tried)
+    assert points == {"encoder": [{"method": "frozen"}]}
+    assert sentence.endswith("taken is frozen 0.500, the cheapest of equals.")
+
+
+def test_a_method_named_by_hand_is_the_only_one_and_refused_where_it_cannot_be_had(job, monkeypatch):
+    plan = planned(job(method="frozen"))
+    repetitions.refuse_method(plan)
+    assert repetitions.methods_tried(plan, {"encoder": [{}]}) == []
+    words = r"sweep\.fine_tuning\.method is frozen, .* one label a row.* 100 train rows; .* is classification of 192\."
+    monkeypatch.setattr(repetitions, "_MOST_ROWS", 100)
+    with pytest.raises(ConfigError, match=words):
+        repetitions.refuse_method(plan)
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="one label a row"):
+        repetitions.refuse_method(planned(job(method="contrastive", multi_label=True)))
+    repetitions.refuse_method(planned(job(multi_label=True)))
 
 
 def test_baselines_on_folds_do_not_predict_rows_that_they_learned(inputs):

@@ -69,6 +69,17 @@ def test_a_path_that_does_not_exist_is_not_looked_for_on_the_hub(name: str, monk
         resolve_folder(name, None)
 
 
+def test_an_installed_package_that_contains_a_model_is_its_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
+    folder = tmp_path / "packed_model_of_a_test" / "model"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("raise RuntimeError")  # is not imported
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert resolve_folder("packed-model-of-a-test") == folder
+
+
 def test_a_hub_name_is_fetched_at_its_revision_without_code_or_pickles(tmp_path, monkeypatch) -> None:
     asked = {}
 
