@@ -183,6 +183,10 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         **({"confusion_matrix": [[20, 3, 1], [2, 25, 0], [4, 4, 30]]} if name in ("library", "match") else {}),
         "details": _DETAILS.get(kind, {}) if name != "topics" else _TOPIC_DETAILS,
         "examples": {"confident_errors": [_ERRORS[kind]] if full else []},
+        "label_sets": {
+            "rows": "dev", "num_rows": 300,
+            "by_coverage": {"0.9": {"coverage": 0.907, "mean_size": 1.4}} if full else {},
+        },
         "doubtful_labels": {"number": 30 if full else 0, "rows": [_DOUBTFUL] if full else []},
         "data_hash": "0" * 64, "workers_matter": name == "search",
         "note": "Dev of the source is the test; tuned on a tenth of train." if name == "search" else "",

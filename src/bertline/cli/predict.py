@@ -50,6 +50,7 @@ def predict(asked: dict[str, Any]) -> None:
             batch_size=asked["batch_size"],
             num_threads=asked["num_threads"],
             num_probabilities=None if asked["probabilities"] == "all" else asked["probabilities"],
+            coverage=asked["coverage"],
             escape_formulas=asked["escape_formulas"],
         ),
         output="vectors" if asked["task_name"] == "embed" else "predictions",
@@ -72,7 +73,8 @@ def predict(asked: dict[str, Any]) -> None:
 def check(asked: dict[str, Any]) -> None:
     """Reject arguments that would fail or have no meaning, before the model is loaded."""
     unread = dict.fromkeys(OF_DOCUMENTS if asked["documents"] is None else (), "documents=FILE")
-    unread |= {"probabilities": "a classifier"} if asked["task_name"] == "embed" else {"batch_size": "task_name=embed"}
+    of_classifiers = dict.fromkeys(("probabilities", "coverage"), "a classifier")
+    unread |= of_classifiers if asked["task_name"] == "embed" else {"batch_size": "task_name=embed"}
     if format_of(Path(asked["output"])) not in ("csv", "tsv"):
         unread["escape_formulas"] = "an output in .csv or .tsv"
     for override in given_overrides():

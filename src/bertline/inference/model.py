@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -20,9 +20,10 @@ from torch import nn
 
 from bertline.encoders.loading import Encoder
 from bertline.finetuning.encoding import encode_texts, scoring_batches
+from bertline.finetuning.label_sets import LABEL_SETS, LabelSets
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.kinds.base import Calibration, FileColumns, InputColumn, TaskKind
-from bertline.kinds.classification import Prediction
+from bertline.kinds.classification import LabelsPrediction, Prediction
 from bertline.kinds.inputs import require_text, require_texts, row_ids
 from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
 from bertline.modeling.families import FAMILIES
@@ -155,6 +156,10 @@ class TaskPredictor(RowPredictor):
 
     num_probabilities: int | None = None
     """Number of labels that a classifier lists in a file with their probabilities; None lists all."""
+    label_sets: LabelSets | None = None
+    """From which a classifier with one label a row makes sets of labels; None: it has none."""
+    lowest_probability: float | None = None
+    """Probability from which on a label is in a text's set of labels; None: no sets are asked for."""
 
     def __init__(
         self, kind: TaskKind[Any, Any, Any], calibration: Calibration, model: nn.Module, tokenizer: Tokenizer
@@ -168,15 +173,40 @@ class TaskPredictor(RowPredictor):
         tokens = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE
         self.machine = Machine(device=device, precision="fp32", compile=False, ranks=Ranks(), scoring_tokens=tokens)
 
-    def predict(self, *inputs: Any, **named: Any) -> list[Any]:
-        """Return the prediction for each input, in order."""
-        return self.kind.serve(self, *inputs, **named)
+    def predict(self, *inputs: Any, coverage: float | None = None, **named: Any) -> list[Any]:
+        """Return the prediction for each input, in order; with `coverage`, a set of labels (see `covering`)."""
+        predictor = self if coverage is None else self.covering(coverage)
+        predicted = self.kind.serve(predictor, *inputs, **named)
+        if coverage is None:
+            return predicted
+        return [LabelsPrediction(tuple(predictor.label_set(one.probabilities)), one.probabilities) for one in predicted]
+
+    def covering(self, coverage: float) -> Self:
+        """Return a copy whose sets of labels hold the right one for this share of texts.
+
+        Raises:
+            ArtifactError: The model has no label sets.
+            DataError: They are of too few rows.
+        """
+        if self.label_sets is None:
+            raise ArtifactError(
+                f"coverage is for classification with one label a row: the folder of this model has no {LABEL_SETS}, "
+                "which bertline finetune writes then. Fine-tune it again, or leave coverage out."
+            )
+        copied = copy.copy(self)
+        copied.lowest_probability = self.label_sets.lowest_probability(coverage)
+        return copied
+
+    def label_set(self, probabilities: Mapping[str, float]) -> list[str]:
+        """Return the labels that are likely enough, in label order; none may be."""
+        return [label for label, each in probabilities.items() if each >= (self.lowest_probability or 0.0)]
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return self.kind.file_inputs(columns)
 
     def output_schema(self) -> pa.Schema:
-        return self.kind.output_schema
+        has_sets = self.lowest_probability is not None
+        return pa.schema([*self.kind.output_schema, *[pa.field("label_set", pa.list_(pa.string()))] * has_sets])
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         return self.kind.file_outputs(self, *inputs)
@@ -273,11 +303,13 @@ class LoadedModel:
         | tagging | texts or lists of words | a list of `TaggedWord` |
         | sentence_labelling | texts or lists of sentences | a list of `LabelledSentence` |
 
-        Each input may be a list, an array or an iterator, such as an open file.
+        Each input may be a list, an array or an iterator, such as an open file. With `coverage=0.95`, classification
+        with one label a row gives a `LabelsPrediction` with the labels that a text may have: the right one is among
+        them for 95 % of texts like those of training, on average.
 
         Raises:
             DataError: An input has the wrong type, or is single texts for a model of pairs, or the reverse.
-            ArtifactError: The model has no task.
+            ArtifactError: The model has no task, or no label sets for `coverage`.
         """
         if self.task is None:
             raise self._cannot("classify or answer", "task", "artifacts/export/TASK")

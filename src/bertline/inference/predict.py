@@ -47,6 +47,8 @@ class Predicting:
     """Number of threads on a CPU; None takes all cores (or OMP_NUM_THREADS)."""
     num_probabilities: int | None = None
     """Number of labels that a classifier lists with their probabilities, most likely first; None lists all."""
+    coverage: float | None = None
+    """Share of texts for which a set of labels is to hold the right one; None: no sets."""
     escape_formulas: bool = False
     """Whether a `'` is put before texts of .csv and .tsv that begin as a formula of a spreadsheet does."""
 
@@ -161,7 +163,8 @@ def predict_file(
     """Read rows, add the model's predictions to each, and write them, in constant memory.
 
     The output keeps all columns and the order of the rows of the input. The columns added depend on the kind of task:
-    `predicted`, `probability` and `probabilities` (classification; lists if multi-label), `predicted` (regression),
+    `predicted`, `probability` and `probabilities` (classification; lists if multi-label; with `coverage` also
+    `label_set`, a list), `predicted` (regression),
     `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
     (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
     `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings are written as JSON in .csv and .tsv. A
@@ -190,7 +193,8 @@ def predict_file(
     for path, what in ((source, "the input"), (None if documents is None else documents.path, "the documents")):
         if path is not None and target.exists() and path.exists() and target.samefile(path):
             raise DataError(f"{target} is {what} itself. Choose another name for the output.")
-    made_from = repr((_digest_of(model), output, columns, how.num_probabilities))
+    label_sets = model.task.label_sets if model.task is not None and how.coverage is not None else None
+    made_from = repr((_digest_of(model), output, columns, how.num_probabilities, how.coverage, label_sets))
     if documents is not None and documents.path.is_file():
         # The digest of the rows covers the layout of the input, but not that of the documents.
         made_from += repr((layout, documents, sha256_of_file(documents.path)))
@@ -302,7 +306,7 @@ def _task_of(
         return _searching(model.task, documents, replace(layout, format="auto"), num_threads=num_threads)
     if documents is not None:
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
-    task = model.task.for_thread()
+    task = (model.task if how.coverage is None else model.task.covering(how.coverage)).for_thread()
     task.num_probabilities = how.num_probabilities
     return task, 0
 

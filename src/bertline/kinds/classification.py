@@ -339,6 +339,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             ordered = sorted(predicted.probabilities.items(), key=lambda each: -each[1])[: predictor.num_probabilities]
             listed = [{"label": label, "probability": probability} for label, probability in ordered]
             rows.append({**self.file_output(predicted), "probabilities": listed})
+            if predictor.lowest_probability is not None:
+                rows[-1]["label_set"] = predictor.label_set(predicted.probabilities)
         return rows
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:

@@ -18,7 +18,7 @@ from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
 from bertline.sweep.doubtful_labels import are_checked, out_of_fold
-from bertline.sweep.folds import folds_of, has_folds, rows_of
+from bertline.sweep.folds import calibration_split, folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -39,7 +39,7 @@ class ScoredBaseline:
     """By split and metric."""
     settings: Mapping[str, float | str]
     statistics: dict[SplitName, NDArray[np.float64]]
-    """Row statistics [N, K] of dev and each test split."""
+    """Row statistics [N, K] of dev, each test split and, if there is one, the half of dev that was set aside."""
     test_by_rows: dict[int, dict[str, float]]
     """Test scores by number of train rows; empty if the task has no `label_efficiency_rows`."""
     ms_per_row: float | None = None
@@ -48,7 +48,7 @@ class ScoredBaseline:
 
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     """Read the scores of the baselines."""
-    folder, splits = plan.job.run_folder / "baselines", ("dev", *test_splits(plan.job))
+    folder, splits = plan.job.run_folder / "baselines", {"dev", calibration_split(plan.job), *test_splits(plan.job)}
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
@@ -77,7 +77,7 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
         )
         return kind.baselines(given)
 
-    read = {name: rows_of(job, kind, name) for name in ("train", "dev", *test_splits(job))}
+    read = {name: rows_of(job, kind, name) for name in ("train", "dev", calibration_split(job), *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
     train = all_train.first(job.task.num_train_rows)
     folds = folds_of(train, job.sweep.seed) if has_folds(job) else []

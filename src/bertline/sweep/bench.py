@@ -22,7 +22,7 @@ from bertline.kinds.base import UNLABELLED, TaskKind
 from bertline.kinds.registry import TaskConfig, task_kind
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
-from bertline.sweep.folds import STEPS_IN_A_FOLD, folds_of, has_folds, rows_of
+from bertline.sweep.folds import STEPS_IN_A_FOLD, calibration_split, folds_of, has_folds, rows_of
 from bertline.sweep.space import Arm, Params, with_params
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -330,6 +330,8 @@ def split_sizes(job: SweepJob) -> dict[str, int]:
     counts: dict[str, int] = read_task_manifest(job.task_folder)["counts"]
     if has_folds(job):
         return {**counts, **dict.fromkeys(("train", "dev"), counts["train"] + counts["dev"])}
+    if (aside := calibration_split(job)) != "dev":
+        counts |= {"dev": counts["dev"] - counts["dev"] // 2, aside: counts["dev"] // 2}
     return {**counts, "train": min(job.task.num_train_rows or counts["train"], counts["train"])}
 
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from bertline.demo.config import DocsSourceConfig
 from bertline.kinds.base import paired_columns
-from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.linear.features import NgramFeatures, columns, num_rows_read
 from bertline.sweep.baselines.linear import LinearModel
 from bertline.sweep.baselines.vectors import MOST_ROWS, FrozenEncoder, of_both_texts, unit
 from bertline.sweep.bench import SweepJob
-from bertline.sweep.folds import folds_of
+from bertline.sweep.folds import folds_of, has_one_label
 from bertline.tasks.stored_rows import TextRows
 
 _MOST_DECISIONS = 500_000
@@ -33,9 +32,7 @@ _WORDS, _VECTORS = LinearModel("linear_svm", 1.0), LinearModel("logistic_regress
 
 def are_checked(job: SweepJob) -> bool:
     """Return whether the labels of a task are checked: there is one a row, and people gave it."""
-    task = job.task
-    is_single_label = isinstance(task, ClassificationTaskConfig) and not task.multi_label
-    return is_single_label and not isinstance(task.source, DocsSourceConfig)
+    return has_one_label(job.task) and not isinstance(job.task.source, DocsSourceConfig)
 
 
 def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None, seed: int) -> NDArray[np.float32]:

@@ -28,12 +28,11 @@ from bertline.foundation.files import folder_written_atomically, read_json, writ
 from bertline.foundation.formats import short_title
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
-from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, split_sizes, test_splits
-from bertline.sweep.folds import has_folds
+from bertline.sweep.folds import calibration_split, has_folds, has_one_label
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
@@ -117,8 +116,7 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
 def can_have_methods(plan: PlannedSweep) -> bool:
     """Return whether a task can be learned by other methods than `full`: they are for few rows with one label each."""
     task = plan.job.task
-    is_single_label = isinstance(task, ClassificationTaskConfig) and not task.multi_label
-    return is_single_label and not task.teacher and split_sizes(plan.job)["train"] <= _MOST_ROWS
+    return has_one_label(task) and not task.teacher and split_sizes(plan.job)["train"] <= _MOST_ROWS
 
 
 def refuse_method(plan: PlannedSweep) -> None:
@@ -385,6 +383,10 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     reading["num_parameters"] = sum(parameter.numel() for parameter in model.parameters())
     with folder_written_atomically(repetition.folder(job) / TEST) as folder:
         np.save(folder / file_of(STATISTICS, "dev"), dev_statistics)
+        if (aside := calibration_split(job)) != "dev":
+            split = arm.split(aside)
+            of_aside = arm.kind.predict(model, split.encoded, exact)
+            np.save(folder / file_of(STATISTICS, aside), arm.kind.statistics(split.rows, of_aside, calibration))
         if isinstance(of_dev, Found):
             np.save(folder / file_of(RANKING, "dev"), of_dev.documents)
         for name in test_splits(job):

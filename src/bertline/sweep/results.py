@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
+from bertline.finetuning.label_sets import LabelSets
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation import verdicts
 from bertline.foundation.files import (
@@ -38,7 +39,7 @@ from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import OUT_OF_FOLD, SAVED, ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
 from bertline.sweep.doubtful_labels import are_checked, doubtful_labels
-from bertline.sweep.folds import has_folds, rows_of
+from bertline.sweep.folds import calibration_split, has_folds, has_one_label, rows_of
 from bertline.sweep.repetitions import (
     MODEL,
     PREDICTIONS,
@@ -383,6 +384,9 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         result["winner"] = winner_part(result, saved, noise)
     result["conclusion"] = conclusion(result, comparisons["test"])
     result["conclusion"]["sentence"] = f"{result['conclusion']['sentence']} {result['winner']['sentence']}".strip()
+    label_sets = _label_sets(plan, outcomes) if has_one_label(job.task) else {}
+    if label_sets:
+        result["label_sets"] = label_sets[result["winner"]["name"]][1]
     result["encoders"] = encoders_part(result, comparisons["test"].pairs())
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
@@ -401,6 +405,8 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_task_file(folder / "best", kind, reading["calibration"])
         if result["winner"]["name"] != ENCODER:
             shutil.copytree(job.run_folder / "baselines" / SAVED, folder / "winner")
+        for name in {ENCODER, result["winner"]["name"]} & label_sets.keys():
+            label_sets[name][0].write(folder / ("best" if name == ENCODER else "winner"))
         content = {
             **{key: result[key] for key in ("task", "task_kind", "metric", "labels")},
             "best_seed": best.seed,
@@ -424,6 +430,17 @@ def _doubtful_labels(plan: PlannedSweep, outcomes: Outcomes) -> list[dict[str, A
     else:
         probabilities = np.load(job.run_folder / "baselines" / OUT_OF_FOLD, allow_pickle=False)
     return doubtful_labels(rows.first(len(probabilities)), kind.labels, probabilities)
+
+
+def _label_sets(plan: PlannedSweep, outcomes: Outcomes) -> dict[str, tuple[LabelSets, dict[str, Any]]]:
+    """Return the label sets of the encoder's best seed and of each baseline, and what they hold on test."""
+    job, split = plan.job, calibration_split(plan.job)
+    best = best_seed(plan, outcomes.winners[ENCODER])
+    statistics = {ENCODER: {name: best.array(job, STATISTICS, name) for name in (split, "test")}}
+    statistics |= {one.name: one.statistics for one in outcomes.baselines}
+    rows = "out of fold" if has_folds(job) else "dev" if split == "dev" else "half of dev"
+    made = {name: LabelSets.of(of_splits[split], rows) for name, of_splits in statistics.items()}
+    return {name: (sets, sets.measured(statistics[name]["test"])) for name, sets in made.items()}
 
 
 def headline(result: dict[str, Any]) -> dict[str, float]:

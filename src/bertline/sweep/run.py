@@ -139,6 +139,8 @@ def notes_before(plan: bench.PlannedSweep) -> list[str]:
             f"Choices are made on folds of the {num_rows:,} rows of train and dev, and all of them are learned from; "
             "scores on dev are those of predictions out of fold."
         )
+    if bench.calibration_split(plan.job) != "dev":
+        sentences.append("Half of dev chooses nothing; it tells how sure the model is (bertline predict coverage=0.9).")
     if lacking := sweep.lacking_points(task):
         sentences.append(lacking)
     if plan.starts["encoder"].weights == "pretrained" and plan.fine_tuning.num_epochs == 0:

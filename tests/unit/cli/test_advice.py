@@ -221,6 +221,7 @@ def test_the_overrides_of_an_advised_experiment_compose_as_dvc_reads_them(config
     [
         (["top_k=3"], "documents=x"), (["document_id_column=x"], "documents=x"),
         (["batch_size=8"], "task_name=embed"), (["task_name=embed", "probabilities=3"], "task_name=none"),
+        (["task_name=embed", "coverage=0.9"], "task_name=none"),
     ],
 )  # fmt: skip
 def test_an_argument_of_predict_that_nothing_reads_is_an_error_that_names_what_it_is_for(

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from bertline.finetuning import finetune
+from bertline.finetuning.label_sets import LabelSets
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json_lines, write_json
 from bertline.kinds.classification import Classification
 from bertline.sweep import bench as benches
 from bertline.sweep import repetitions
 from bertline.sweep.baselines.base import BaselineInputs, dev_score
-from bertline.sweep.bench import Bench, planned
-from bertline.sweep.folds import folds_of, has_folds, rows_of
+from bertline.sweep.bench import Bench, planned, split_sizes
+from bertline.sweep.folds import CALIBRATION, calibration_split, folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import write_rows
 
 
@@ -150,3 +151,45 @@ def test_rows_whose_label_looks_wrong_are_in_the_result_and_in_a_file(inputs, jo
     listed = read_json_lines(made.run_folder / "result" / "doubtful_labels.jsonl")
     assert [row["id"] for row in listed[:20]] == [row["id"] for row in doubtful["rows"]]
     assert len(listed) == doubtful["number"]
+
+
+def test_half_of_dev_is_set_aside_where_that_is_enough(inputs, job):
+    kind = Classification(inputs.task(), inputs.LABELS)
+
+    def halves(**changes):
+        made = job(0, **changes)
+        made = replace(made, sweep=replace(made.sweep, calibration_rows=32))
+        return calibration_split(made), [rows_of(made, kind, name) for name in ("dev", CALIBRATION)], split_sizes(made)
+
+    split, (chosen_on, aside), sizes = halves()
+    assert split == CALIBRATION and (sizes["dev"], sizes[CALIBRATION]) == (32, 32) == (len(chosen_on), len(aside))
+    assert sorted(map(int, chosen_on.ids + aside.ids)) == list(range(64))
+    assert set(chosen_on.ids[:32]) != set(map(str, range(32)))  # no order of the file tells the halves apart
+    assert calibration_split(job(0)) == "dev"
+    few = job(0)
+    assert calibration_split(replace(few, sweep=replace(few.sweep, calibration_rows=33))) == "dev"
+    folds = job()
+    assert calibration_split(replace(folds, sweep=replace(folds.sweep, calibration_rows=32))) == "dev"
+
+
+def test_the_half_that_was_set_aside_chooses_nothing_and_makes_the_sets_of_labels(inputs, job, input_folder, tmp_path):
+    made = replace(job(0, threshold_metric="accuracy"), run_folder=tmp_path / "first")
+    sweep = replace(made.sweep, methods=("full",), num_seeds=1, calibration_rows=32, exported="winner")
+    made = replace(made, sweep=sweep)
+    first = inputs.swept(made)[1]
+    other, rows = tmp_path / "other", inputs.learnable_rows(64, seed=1)
+    shutil.copytree(input_folder, other)
+    aside = [*map(int, rows_of(made, Classification(made.task, inputs.LABELS), CALIBRATION).ids)]
+    labels = rows.labels.copy()
+    labels[aside] = 1 - labels[aside]
+    write_rows(other / "task", "dev", replace(rows, labels=labels))
+    second = inputs.swept(replace(made, task_folder=other / "task", run_folder=tmp_path / "second"))[1]
+    kept = ("note", "rows", "best")
+    assert {key: first[key] for key in kept} == {key: second[key] for key in kept}
+    assert first["winner"]["name"] == second["winner"]["name"]
+    assert first["label_sets"]["rows"] == "half of dev" and first["label_sets"]["num_rows"] == 32
+    assert first["label_sets"]["by_coverage"]["0.9"]["coverage"] > 0.8
+    sets = [LabelSets.read(tmp_path / run / "result" / "best").lowest_probability(0.9) for run in ("first", "second")]
+    assert sets[1] < 0.5 < sets[0]  # wrong labels are unlikely
+    folders = ["best", *["winner"] * (first["winner"]["name"] != "encoder")]
+    assert all(LabelSets.read(tmp_path / "first" / "result" / folder) for folder in folders)
