@@ -45,9 +45,9 @@ class ModelConfig:
             value = getattr(self, one.name)
             least = 0 if self.family != "bert" and one.name == "type_vocab_size" else 1
             most = _MOST_LAYERS if one.name == "num_hidden_layers" else LARGEST_SIZE
-            if one.type == "int" and (type(value) is not int or not least <= value <= most):
+            if one.type is int and (type(value) is not int or not least <= value <= most):
                 raise ValueError(f"{one.name} must be a whole number from {least} to {most:,}, found {value!r:.200}")
-            if one.type == "float" and (type(value) not in (int, float) or not 0 <= value < math.inf):
+            if one.type is float and (type(value) not in (int, float) or not 0 <= value < math.inf):
                 raise ValueError(f"{one.name} must be a number, at least 0, found {value!r:.200}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(

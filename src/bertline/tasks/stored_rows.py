@@ -1,14 +1,12 @@
 """Stored rows: their columns, the files of the task artifact, and what a source is built into."""
 
-from __future__ import annotations  # the schema reads annotations as text
-
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +17,15 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 
 _TYPES = {
-    "list[str]": pa.string(),
-    "list[str] | None": pa.string(),
-    "list[list[str]]": pa.list_(pa.string()),
-    "list[list[int]]": pa.list_(pa.int64()),
-    "list[list[float]]": pa.list_(pa.float64()),
-    "NDArray[np.int64]": pa.int64(),
-    "NDArray[np.float64]": pa.float64(),
+    list[str]: pa.string(),
+    list[str] | None: pa.string(),
+    list[list[str]]: pa.list_(pa.string()),
+    list[list[int]]: pa.list_(pa.int64()),
+    list[list[float]]: pa.list_(pa.float64()),
+    NDArray[np.int64]: pa.int64(),
+    NDArray[np.float64]: pa.float64(),
 }
-"""Type of a stored column by the annotation of its field."""
+"""Arrow type of a stored column by the type of its field."""
 _CLUSTERS = "clusters"
 
 
@@ -45,8 +43,8 @@ class StoredRows(ABC):
     @classmethod
     def schema(cls) -> pa.Schema:
         """Return the schema of the stored table; column names are field names."""
-        columns = [column for column in dataclasses.fields(cls) if not column.kw_only]
-        return pa.schema({column.name: _TYPES[str(column.type)] for column in columns})
+        columns, types = dataclasses.fields(cls), get_type_hints(cls)
+        return pa.schema({column.name: _TYPES[types[column.name]] for column in columns if not column.kw_only})
 
     def __len__(self) -> int:
         return len(self.ids)
