@@ -116,6 +116,11 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     encoder = model if winner == "encoder" else places["export"] / f"{name}-encoder"
     folders = {"export": model, "encoder": encoder, "report": report}
     result |= {key: str(path.resolve()) for key, path in folders.items()}
+    if "label_curve" in swept:
+        curves = swept["label_curve"]["curves"].items()
+        result["twice_the_labels"] = {
+            name: [one["gain"], *one["interval_of_gain"]] for name, one in curves if "gain" in one
+        }
     if number := swept["doubtful_labels"]["number"]:
         file = (places["sweep"] / "doubtful_labels.jsonl").resolve()
         say(f"{name}: the labels of {number:,} train rows look wrong; they are listed, the likeliest first, in {file}")
@@ -345,6 +350,8 @@ def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, A
         sweep["space"] = {"learning_rate": {"kind": "choice", "values": rates}, **sweep["space"]}
     if composed["seeds"] is not None:
         sweep["num_seeds"] = composed["seeds"]
+    if composed["label_curve"] is not None:
+        sweep["label_curve"] = composed["label_curve"]
     if composed["trials"] is not None:
         search = composed["search"]
         factor = search["rate_factor"]

@@ -1,7 +1,8 @@
 """Scores of a task's baselines, computed once per sweep on the splits that the encoder is scored on."""
 
+import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from bertline.linear.model import load_linear
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
+from bertline.sweep.config import SweepConfig
 from bertline.sweep.doubtful_labels import are_checked, out_of_fold
 from bertline.sweep.folds import calibration_split, folds_of, has_folds, rows_of
+from bertline.sweep.label_curve import curve_sizes, drawn
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -42,6 +45,8 @@ class ScoredBaseline:
     """Row statistics [N, K] of dev, each test split and, if there is one, the half of dev that was set aside."""
     test_by_rows: dict[int, dict[str, float]]
     """Test scores by number of train rows; empty if the task has no `label_efficiency_rows`."""
+    curve: Sequence[tuple[int, float]] = ()
+    """Numbers of train rows and test scores for the label curve; empty for those that it does not have."""
     ms_per_row: float | None = None
     """Milliseconds for a row of test, of the one in the folder `SAVED`; None for the others."""
 
@@ -98,10 +103,13 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
             entry = {"name": baseline.name, "title": baseline.title, "settings": baseline.settings}
             content.append({**entry, "scores": scores, "test_by_rows": by_rows[baseline.name]})
         can_be_saved = [place for place, baseline in enumerate(baselines) if baseline.save is not None]
-        if can_be_saved and job.sweep.exported == "winner":
+        if can_be_saved:
             dev_scores = [entry["scores"]["dev"][job.task.metric] for entry in content]
             best = max(can_be_saved, key=lambda place: dev_scores[place])  # of equals the first, which is cheaper
-            content[best]["ms_per_row"] = _saved(kind, baselines[best], dev, read["test"], folder / SAVED)
+            if job.sweep.exported == "winner":
+                content[best]["ms_per_row"] = _saved(kind, baselines[best], dev, read["test"], folder / SAVED)
+            if job.sweep.label_curve:
+                content[best]["curve"] = _curve(kind, baselines[best], train, dev, read["test"], job.sweep)
         if are_checked(job) and not folds:
             np.save(folder / OUT_OF_FOLD, out_of_fold(train, len(kind.labels), encoder, job.sweep.seed))
         write_json(folder / _SCORES, content)
@@ -119,6 +127,20 @@ def _saved(kind: TaskKind[Any, Any, Any], baseline: Baseline, dev: Any, test: An
     started = time.monotonic()
     predictor(test)
     return 1000 * (time.monotonic() - started) / len(test)
+
+
+def _curve(
+    kind: TaskKind[Any, Any, Any], baseline: Baseline, train: Any, dev: Any, test: Any, sweep: SweepConfig
+) -> list[tuple[int, float]]:
+    """Return numbers of train rows and test scores of a baseline that is fitted to draws of the rows, and to all."""
+    if baseline.refitted is None:
+        return []
+    calibration = kind.calibrate(dev, baseline.predictions["dev"])
+    points = [(len(train), kind.score(kind.statistics(test, baseline.predictions["test"], calibration)))]
+    for size, draw in itertools.product(curve_sizes(len(train)), range(sweep.num_label_efficiency_seeds)):
+        predicted = baseline.refitted(drawn(train, size, sweep.seed, draw))(test)
+        points.append((size, kind.score(kind.statistics(test, predicted, calibration))))
+    return points
 
 
 def _statistics_file(baseline: str, split: SplitName) -> str:

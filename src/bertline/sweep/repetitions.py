@@ -33,6 +33,7 @@ from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, split_sizes, test_splits
 from bertline.sweep.folds import calibration_split, has_folds, has_one_label
+from bertline.sweep.label_curve import curve_sizes, drawn
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
@@ -57,8 +58,9 @@ class Repetition:
 
     arm: Arm
     params: Params
-    kind: Literal["seed", "label_efficiency", "folds"]
-    """`folds`: models that each leave a fold out; its outcome on dev is that of all rows."""
+    kind: Literal["seed", "label_efficiency", "label_curve", "folds"]
+    """`label_curve`: on a draw of the rows, which `seed` numbers. `folds`: models that each leave a fold out; its
+    outcome on dev is that of all rows."""
     number: int
     """Number of the run, unique within its arm and kind."""
     candidate: int
@@ -176,17 +178,23 @@ def folds_needed(plan: PlannedSweep, candidates: Sequence[Repetition]) -> list[R
 
 
 def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) -> list[Repetition]:
-    """Plan the chosen configurations of the encoder and of random weights at the other training sizes."""
+    """Plan the chosen configurations of the encoder and of random weights at the other training sizes, and that of the
+    encoder for the label curve."""
     task, sweep = plan.job.task, plan.job.sweep
     available = read_task_manifest(plan.job.task_folder)["counts"]["train"]
     main = min(task.num_train_rows or available, available)
     sizes = sorted({min(rows, available) for rows in task.label_efficiency_rows} - {main})
-    pairs = [(rows, seed) for rows in sizes for seed in range(sweep.num_label_efficiency_seeds)]
+    on_curve = curve_sizes(split_sizes(plan.job)["train"]) if sweep.label_curve else []
+    planned: list[tuple[Arm, Any, list[int]]] = [
+        ("encoder", "label_efficiency", sizes),
+        ("random_weights", "label_efficiency", sizes),
+        ("encoder", "label_curve", on_curve),
+    ]
     return [
-        Repetition(seeds[0].arm, seeds[0].params, "label_efficiency", number, 0, seed, rows)
-        for arm, seeds in chosen.items()
-        if arm in ("encoder", "random_weights") and with_params(plan.fine_tuning, seeds[0].params).num_epochs > 0
-        for number, (rows, seed) in enumerate(pairs)
+        Repetition(chosen[arm][0].arm, chosen[arm][0].params, kind, number, 0, seed, rows)
+        for arm, kind, several in planned
+        if arm in chosen and with_params(plan.fine_tuning, chosen[arm][0].params).num_epochs > 0
+        for number, (rows, seed) in enumerate(itertools.product(several, range(sweep.num_label_efficiency_seeds)))
     ]
 
 
@@ -295,10 +303,13 @@ def _train(bench: Bench, repetition: Repetition) -> str:
     run = bench.run(
         repetition.arm,
         repetition.params,
-        num_train_rows=repetition.num_train_rows,
+        num_train_rows=job.task.num_train_rows if repetition.kind == "label_curve" else repetition.num_train_rows,
         seed=seed_for(job.sweep.seed, "repetition", repetition.seed),
     )
-    size = f", {repetition.num_train_rows} rows" if repetition.kind == "label_efficiency" else ""
+    if repetition.kind == "label_curve" and repetition.num_train_rows is not None:
+        places = drawn(run.train.rows, repetition.num_train_rows, job.sweep.seed, repetition.seed)
+        run = replace(run, train=arm.encoded(run.train.rows.take(places)))
+    size = f", {repetition.num_train_rows} rows" if repetition.kind.startswith("label_") else ""
     place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
     name = f"{repetition.arm}{size}{place}, seed {repetition.seed}"
     saved = job.checkpoints / repetition.folder(job).name
@@ -332,7 +343,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         else:
             test = arm.split("test")
             predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
-            outcome["test"] = arm.kind.scores(arm.kind.statistics(test.rows, predictions, result.calibration))
+            outcome["test"] = arm.kind.scores(arm.kind.statistics(test.rows, predictions, outcome["calibration"]))
             shown = f"{outcome['test'][job.task.metric]:.3f} on test"
         outcome["time_s"] = time.monotonic() - started
         write_json(folder / OUTCOME, outcome)

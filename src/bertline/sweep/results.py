@@ -40,6 +40,7 @@ from bertline.sweep.baseline_scores import OUT_OF_FOLD, SAVED, ScoredBaseline
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
 from bertline.sweep.doubtful_labels import are_checked, doubtful_labels
 from bertline.sweep.folds import calibration_split, has_folds, has_one_label, rows_of
+from bertline.sweep.label_curve import curve_sentence, fitted_curve
 from bertline.sweep.repetitions import (
     MODEL,
     PREDICTIONS,
@@ -327,7 +328,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
-    doubtful = _doubtful_labels(plan, outcomes)
+    doubtful, by_rows = _doubtful_labels(plan, outcomes), _scores_by_rows(job, outcomes, rows["train"])
     result = {
         "format_version": FORMAT_VERSION,
         "task": job.task_name,
@@ -355,7 +356,17 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "comparisons": comparisons["test"].with_encoder(),
         "comparisons_by_split": {split: of_split.with_encoder() for split, of_split in comparisons.items()},
         "comparison": comparisons["test"].with_encoder().get("random_weights"),
-        "label_efficiency": _label_efficiency(job, outcomes, rows["train"]),
+        "label_efficiency": [
+            {
+                "rows": num_rows,
+                "arm": name,
+                "test_mean": statistics.fmean(scores),
+                "test_std": spread(scores),
+                "num_seeds": len(scores),
+            }
+            for (num_rows, name), scores in by_rows.items()
+        ],
+        **({"label_curve": _label_curve(job, outcomes, by_rows, rows["test"])} if job.sweep.label_curve else {}),
         **({"teacher": read_json(job.run_folder / TEACHER)} if job.task.teacher is not None else {}),
         "best": {
             "seed": best.seed,
@@ -541,11 +552,11 @@ def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dic
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 
-def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:
-    """Return the test scores by training size; for the main size, those of the winners' runs."""
+def _scores_by_rows(job: SweepJob, outcomes: Outcomes, train_rows: int) -> dict[tuple[int, str], list[float]]:
+    """Return the test scores by training size and system; for the main size, those of the winners' runs."""
     metric = job.task.metric
     found: dict[tuple[int, str], list[float]] = {}
-    if job.task.label_efficiency_rows:
+    if job.task.label_efficiency_rows or job.sweep.label_curve:
         for arm, seeds in outcomes.winners.items():
             if arm in (ENCODER, "random_weights"):
                 found[train_rows, arm] = [seed.reading(job)["scores"]["test"][metric] for seed in seeds]
@@ -558,11 +569,22 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
     for baseline in outcomes.baselines:
         for rows, test in baseline.test_by_rows.items():
             found[rows, baseline.name] = [test[metric]]
-    table = []
-    for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0]):
-        figures = {"test_mean": statistics.fmean(scores), "test_std": spread(scores), "num_seeds": len(scores)}
-        table.append({"rows": rows, "arm": name, **figures})
-    return table
+        for rows, score in baseline.curve:
+            found.setdefault((rows, baseline.name), []).append(score)
+    return dict(sorted(found.items(), key=lambda item: item[0][0]))
+
+
+def _label_curve(
+    job: SweepJob, outcomes: Outcomes, by_rows: Mapping[tuple[int, str], Sequence[float]], num_test_rows: int
+) -> dict[str, Any]:
+    """Return the `label_curve` part of result.json: by system its `points` and the law through them, and a sentence."""
+    titles = {ENCODER: "the encoder", **{one.name: one.title for one in outcomes.baselines if one.curve}}
+    curves: dict[str, dict[str, Any]] = {}
+    for system in titles:
+        points = [(rows, score) for (rows, name), scores in by_rows.items() if name == system for score in scores]
+        if len({rows for rows, _ in points}) > 2:
+            curves[system] = {"points": points, **fitted_curve(points, job.task.metric, num_test_rows)}
+    return {"curves": curves, "sentence": curve_sentence(curves, titles, job.task.metric)}
 
 
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:

@@ -101,6 +101,7 @@ def _summary(result: dict[str, Any]) -> str:
     score = f"{result['task']}: test {result['metric']} {_mean(encoder)} {runs}"
     sentences = ["; ".join([score, ", ".join(others)]) if others else score, result["conclusion"]["sentence"]]
     tables = [markdown_table(*shown) for shown in result["encoders"]["tables"]]
+    sentences.append(result.get("label_curve", {}).get("sentence", ""))
     return "\n".join(filter(None, [*sentences, result["encoders"]["sentence"], *tables]))
 
 

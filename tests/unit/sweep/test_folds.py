@@ -193,3 +193,23 @@ def test_the_half_that_was_set_aside_chooses_nothing_and_makes_the_sets_of_label
     assert sets[1] < 0.5 < sets[0]  # wrong labels are unlikely
     folders = ["best", *["winner"] * (first["winner"]["name"] != "encoder")]
     assert all(LabelSets.read(tmp_path / "first" / "result" / folder) for folder in folders)
+
+
+@pytest.mark.parametrize(("fold_rows", "num_rows"), [(300, 192), (0, 96)])
+def test_a_label_curve_has_draws_of_shares_of_the_rows_for_the_encoder_and_the_best_ngrams(
+    inputs, job, fold_rows, num_rows
+):
+    made = job(fold_rows, num_train_rows=None if fold_rows else 96)
+    sweep = {"methods": ("frozen",), "num_seeds": 1, "num_label_efficiency_seeds": 2, "exported": "winner"}
+    result = inputs.swept(replace(made, sweep=replace(made.sweep, label_curve=True, **sweep)))[1]
+    curves = result["label_curve"]["curves"]
+    assert set(curves) >= {"encoder"} and len(curves) == 2
+    expected = sorted([num_rows, *(num_rows * share // 8 for share in (1, 1, 2, 2, 4, 4, 6, 6))])
+    for name, curve in curves.items():
+        assert sorted(rows for rows, _ in curve["points"]) == expected
+        drawn = {row["rows"]: row for row in result["label_efficiency"] if row["arm"] == name}
+        assert drawn[num_rows // 8]["num_seeds"] == 2
+        whole = result["arms"]["encoder"]["test_mean"] if name == "encoder" else result["baselines"][name]["test"]
+        assert drawn[num_rows]["test_mean"] == pytest.approx(whole)
+        assert drawn[num_rows // 8]["test_mean"] < whole + 0.05
+    assert bool(result["label_curve"]["sentence"]) == any("gain" in curve for curve in curves.values())

@@ -35,6 +35,8 @@ class Baseline:
     settings: Mapping[str, float | str] = field(default_factory=dict)
     save: Callable[[Path], None] | None = None
     """Writes the fitted model into a folder, of which the same predictions come; None: no folder can hold it."""
+    refitted: Callable[[NDArray[np.int64]], Callable[[Any], Any]] | None = None
+    """Fits what dev chose to some of the train rows, by their indices, and returns what predicts rows."""
 
 
 def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> float:

@@ -3,7 +3,7 @@
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -140,7 +140,14 @@ def linear_baseline(
     baseline = given.baseline(name, title, predictor, settings)
     if given.folds:
         baseline.predictions["dev"] = predicted((best, power))
-    return baseline
+
+    def refitted(places: NDArray[np.int64]) -> LinearPredictor:
+        places = places[places < len(rows)]
+        some = rows.take(places)
+        compute = grid(some)[option][0]
+        return replace(predictor, features=compute, weights=model.fitted(compute(some), gold[places], num_labels))
+
+    return replace(baseline, refitted=refitted)
 
 
 def _fitted(grid: Grid, rows: Any, gold: NDArray[Any], num_labels: int) -> dict[tuple[str, LinearModel], LinearWeights]:
