@@ -2,7 +2,7 @@
 
 A head on the first position starts from random weights, and a few dozen rows do not teach it. Vectors of a sentence
 encoder tell texts apart before any training; contrast moves those of one label together first (SetFit, arXiv
-2209.11055, section 3, with all pairs of a batch at once: arXiv 2004.11362). Both end in a logistic regression.
+2209.11055, section 3, with all pairs of a batch at once). Both end in a logistic regression.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,16 @@ from bertline.kinds.base import Batch, HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, EncodedTexts
 from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.huggingface import read_config
-from bertline.modeling.losses import supervised_contrastive_loss
+from bertline.modeling.losses import pair_similarity_loss
 from bertline.modeling.text_vectors import pooling_of
 
-_TEMPERATURE, _NEVER = 0.1, -1e4
+_NEVER = -1e4
 _BATCH_SIZE = 32
-_FEWEST_STEPS, _MOST_STEPS, _ROWS_PER_STEP = 40, 200, 4
+_SHARE_OF_RATE = 0.25
+"""Learning rate of contrast, as a share of that of a new head: at the whole of it vectors forget what rows lack."""
+_STEPS = 40
+"""Number of steps of contrast, for 16 rows as for 384: more of them cost accuracy (`notebooks/LOG.md`)."""
+_STRENGTH_ADAPTED = 10.0
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 _CHOOSING_ROWS = 2_000
 """Maximum number of rows from which the strength of the regression is chosen: it hardly depends on more."""
@@ -69,7 +73,7 @@ class TextsAsVectors(Classification):
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the contrastive loss of vectors [B, H]."""
-        return supervised_contrastive_loss(logits, batch["labels"], _TEMPERATURE)
+        return pair_similarity_loss(logits, batch["labels"])
 
 
 def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
@@ -80,20 +84,20 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     kind = TextsAsVectors(job.kind.config, job.kind.labels)
     num_layers = read_config(job.encoder_folder)[0].num_hidden_layers
     config = replace(
-        job.config, num_epochs=1, batch_size=_BATCH_SIZE, dropout_prob=0.0, trained_layers=num_layers,
-        reinitialized_layers=0, early_stopping_epochs=None, fewest_steps=0,
+        job.config, learning_rate=_SHARE_OF_RATE * job.config.learning_rate, num_epochs=1, batch_size=_BATCH_SIZE,
+        dropout_prob=0.0, trained_layers=num_layers, reinitialized_layers=0, early_stopping_epochs=None, fewest_steps=0,
     )  # fmt: skip
     adapting = replace(job, kind=kind, config=config, dev=None, checks=(), most_steps=None)
     model: Any = starting_model(adapting)
     encoded: EncodedTexts = job.train.encoded
-    kind.num_steps = min(max(len(encoded.labels) // _ROWS_PER_STEP, _FEWEST_STEPS), _MOST_STEPS)
+    kind.num_steps = _STEPS
     if job.most_steps is not None:  # of batches of the usual size
-        kind.num_steps = min(kind.num_steps, max(job.most_steps * job.config.batch_size // _BATCH_SIZE, 1))
+        kind.num_steps = min(_STEPS, max(job.most_steps * job.config.batch_size // _BATCH_SIZE, 1))
     if job.config.method == "contrastive" and np.bincount(encoded.labels).max() > 1:
         train(adapting, model, None)
     exact = replace(job.machine, precision="fp32")
     vectors = outputs_of(model, encoded.sequences, exact, model.bert.config.hidden_size)
-    strengths = _STRENGTHS if job.config.method == "frozen" else (1.0,)  # adapted vectors are far apart with any
+    strengths = _STRENGTHS if job.config.method == "frozen" else (_STRENGTH_ADAPTED,)  # rows were adapted to
     weights = (1 / encoded.num_windows)[encoded.row_of]
     balanced = "balanced" if job.config.class_weights == "balanced" else None
     model.classifier = _classifier(

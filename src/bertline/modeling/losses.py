@@ -234,22 +234,22 @@ def focal_factor(log_probabilities: Tensor, gamma: float) -> Tensor:
     return (-torch.expm1(log_probabilities)).clamp_min(torch.finfo(log_probabilities.dtype).tiny) ** gamma
 
 
-def supervised_contrastive_loss(vectors: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of finding, for each text, those of its own label among the others of the batch.
+def pair_similarity_loss(vectors: Tensor, labels: Tensor) -> Tensor:
+    """Return the squared error of the cosines of all pairs of a batch, which are to be 1 for equal labels and 0 for
+    others; both sorts of pairs weigh the same.
 
     Args:
         vectors: [B, H] of length 1.
-        labels: [B]; a text whose label no other has is only one of the others.
+        labels: [B].
 
     >>> apart = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    >>> labels = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])
-    >>> [round(supervised_contrastive_loss(apart, each, 0.1).item(), 3) for each in labels]
-    [0.0, 10.0]
+    >>> labels = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]])
+    >>> [round(pair_similarity_loss(apart, each).item(), 3) for each in labels]
+    [0.0, 0.75, 0.667]
 
-    Reference: Khosla et al. 2020 (arXiv 2004.11362), equation 2.
+    Reference: Tunstall et al., SetFit (arXiv 2209.11055), section 3.1, with all pairs of a batch at once.
     """
-    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    log_shares = (vectors @ vectors.T / temperature).masked_fill(itself, -1e9).log_softmax(-1)
-    partners = (labels[:, None] == labels) & ~itself
-    num_partners = partners.sum(1)
-    return -((log_shares * partners).sum(1) / num_partners.clamp(min=1))[num_partners > 0].mean()
+    same = labels[:, None] == labels
+    errors = (vectors @ vectors.T - same.float()).square()
+    pairs = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device), ~same
+    return torch.stack([errors[sort].mean() for sort in pairs if sort.any()]).mean()

@@ -154,20 +154,29 @@ def with_best_methods(
     plan: PlannedSweep, points: Mapping[Arm, list[Params]], tried: Sequence[Repetition]
 ) -> tuple[dict[Arm, list[Params]], list[str]]:
     """Return the points of each arm, those of an encoder by its best method on dev, the first of equals, and a sentence
-    for each choice."""
+    for each choice.
+
+    `full` has to be ahead by more than the standard error of a share of so many rows: it trains most, and what it has
+    more on a few rows is mostly chance.
+    """
     job, chosen, sentences = plan.job, dict(points), []
     for arm, of_arm in itertools.groupby(tried, lambda one: one.arm):
         scored = [(one, one.outcome(job)["dev"][job.task.metric]) for one in of_arm if not one.diverged(job)]
         if not scored:
             continue
         names = [f"{METHODS[str(one.params.get('method', 'full'))]} {score:.3f}" for one, score in scored]
-        best, score = max(scored, key=lambda pair: pair[1])
+        most = max(score for _, score in scored)
+        noise = math.sqrt(max(most * (1 - most), 0.0) / split_sizes(job)["dev"])
+        best, score = max(scored, key=lambda pair: pair[1] - ("method" not in pair[0].params) * noise)
         if "method" in best.params:
             chosen[arm] = [best.params]
         title, where = short_title(plan.starts[arm].title), "out of fold" if has_folds(job) else "on dev"
-        taken = names[scored.index((best, score))]
-        tie = ", the cheapest of equals" if sum(each == score for _, each in scored) > 1 else ""
-        sentences.append(f"{title} {where}: {', '.join(names)}; taken is {taken}{tie}.")
+        taken, why = names[scored.index((best, score))], ""
+        if score < most:
+            why = f", since fine-tuned is ahead by less than the noise of {split_sizes(job)['dev']} rows ({noise:.3f})"
+        elif sum(each == score for _, each in scored) > 1:
+            why = ", the cheapest of equals"
+        sentences.append(f"{title} {where}: {', '.join(names)}; taken is {taken}{why}.")
     return chosen, sentences
 
 
