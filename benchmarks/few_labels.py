@@ -52,7 +52,7 @@ from bertline.tokenization.vocabulary import folder_in_package
 PEERS = tuple(name for name in SIDES if name != "bertline")
 PACKAGES = ("setfit", "sentence-transformers", "scikit-learn", "torch", "transformers")
 TOLERANCE = 0.02
-_CHOICE = re.compile(r"(out of fold|on dev): (.*); taken is (.*) [\d.-]+(?:, the cheapest of equals)?\.$", re.MULTILINE)
+_CHOICE = re.compile(r"(out of fold|on dev): (.*); taken is (.*) [\d.-]+(?:, .*)?\.$", re.MULTILINE)
 _COLUMNS = {
     "wnut17": ["format=conll", "separator=tab"],
     "stsb": ["kind=regression", "text_pair_column=text_pair"],
