@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from bertline.sweep.label_curve import curve_sentence, curve_sizes, drawn, fitted_curve
+from bertline.sweep.label_curve import curve_sizes, drawn, fitted_curve, label_curve
 from bertline.tasks.stored_rows import TextRows
 
 SIZES = [*curve_sizes(1000), 1000]
@@ -22,6 +22,11 @@ def points_of(b, *, seed, noise=0.04, a=TRUE_A, sign=1.0):
     return [(size, best - a * size**-b * np.exp(random.normal(0, noise))) for size in SIZES for _ in range(3)]
 
 
+def said_of(points):
+    table = [{"rows": rows, "arm": "encoder", "test": [score]} for rows, score in points]
+    return label_curve(table, {"encoder": "the encoder", "word_ngrams": "n-grams"}, "accuracy", 500)["sentence"]
+
+
 @pytest.mark.parametrize(("metric", "sign"), [("accuracy", 1.0), ("negative_log_loss", -1.0)])
 def test_a_planted_power_law_is_recovered_with_intervals_that_hold_it(metric, sign):
     gain = TRUE_A * 1000**-TRUE_B * (1 - 2**-TRUE_B)
@@ -31,7 +36,7 @@ def test_a_planted_power_law_is_recovered_with_intervals_that_hold_it(metric, si
         assert abs(curve["b"] - TRUE_B) < 0.08 and abs(curve["gain"] / gain - 1) < 0.25
         held["b"] += curve["interval_of_b"][0] <= TRUE_B <= curve["interval_of_b"][1]
         held["gain"] += curve["interval_of_gain"][0] <= gain <= curve["interval_of_gain"][1]
-    assert all(0.90 <= number / 200 <= 0.99 for number in held.values())  # 95 %
+    assert all(number / 200 >= 0.92 for number in held.values())
 
 
 def test_without_noise_the_law_is_exact():
@@ -43,11 +48,9 @@ def test_without_noise_the_law_is_exact():
 def test_of_noise_alone_nothing_is_said():
     spoken = 0
     for seed in range(200):
-        curve = fitted_curve(points_of(0.0, seed=seed, noise=0.3, a=0.2), "accuracy", 500)
-        spoken += bool(curve_sentence({"encoder": curve}, {"encoder": "the encoder"}, "accuracy"))
+        spoken += bool(said_of(points_of(0.0, seed=seed, noise=0.3, a=0.2)))
     assert spoken <= 12  # one side of a 95 % interval: 5 of 200
-    rising = fitted_curve(points_of(-0.3, seed=0, a=0.05), "accuracy", 500)
-    assert "gain" not in rising and curve_sentence({"encoder": rising}, {"encoder": ""}, "accuracy") == ""
+    assert said_of(points_of(-0.3, seed=0, a=0.05)) == ""  # fewer errors with fewer labels
 
 
 def test_models_that_are_always_right_give_no_gain_and_plain_numbers():
@@ -57,9 +60,12 @@ def test_models_that_are_always_right_give_no_gain_and_plain_numbers():
 
 
 def test_the_sentence_names_score_gain_and_interval():
-    curve = {"gain": 0.0123, "interval_of_gain": [0.0041, 0.0209]}
-    said = curve_sentence({"encoder": curve, "word_ngrams": {}}, {"encoder": "the encoder"}, "macro_f1")
-    assert said == "Twice the labels: macro F1 +0.012 (0.004 to 0.021) for the encoder (95 % interval)."
+    points = points_of(TRUE_B, seed=0)
+    gain, low, high = (curve := fitted_curve(points, "accuracy", 500))["gain"], *curve["interval_of_gain"]
+    assert 0 < low < gain < high
+    said = f"Twice the labels: accuracy +{gain:.3f} ({low:.3f} to {high:.3f}) for the encoder (95 % interval)."
+    assert said_of(points) == said
+    assert said_of([point for point in points if point[0] != 125]) == ""  # of four sizes
 
 
 @pytest.mark.parametrize("num_rows", [8, 40, 333])

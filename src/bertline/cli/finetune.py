@@ -117,12 +117,9 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
     folders = {"export": model, "encoder": encoder, "report": report}
     result |= {key: str(path.resolve()) for key, path in folders.items()}
     if "label_curve" in swept:
-        curves = swept["label_curve"]["curves"].items()
-        result["twice_the_labels"] = {
-            name: [one["gain"], *one["interval_of_gain"]] for name, one in curves if "gain" in one
-        }
+        result["label_curve"] = swept["label_curve"]
     if number := swept["doubtful_labels"]["number"]:
-        file = (places["sweep"] / "doubtful_labels.jsonl").resolve()
+        file = (places["sweep"] / "doubtful_labels.json").resolve()
         say(f"{name}: the labels of {number:,} train rows look wrong; they are listed, the likeliest first, in {file}")
     result["minutes"] = round((time.monotonic() - started_s) / 60, 2)
     say(f"{name}: the model is in {result['export']}, the report is {result['report']}")

@@ -11,7 +11,6 @@ from bertline.export.card import CardFacts, encoder_card, linear_card, read_card
 from bertline.export.config import ExportConfig
 from bertline.export.onnx import checked_sequences, export_onnx
 from bertline.export.views import Architecture, architecture_in, verify_model
-from bertline.finetuning.label_sets import LabelSets
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
@@ -104,9 +103,7 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     kind.save_model(kind.load_model(source), target)
     max_length = kind.config.max_length
     copy_tokenizer(source, target, max_length=max_length)
-    write_task_file(target, kind, finished.calibration)
-    if (label_sets := LabelSets.read(source)) is not None:
-        label_sets.write(target)
+    write_task_file(target, kind, finished.calibration, finished.label_sets)
     if (vectors := facts.usages[task].vectors) is not None:
         write_sentence_transformer(target, vectors, max_length=max_length)
     card = partial(task_card, facts, task)

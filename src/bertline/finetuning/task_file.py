@@ -1,9 +1,10 @@
 """task.json of a fine-tuned model: task configuration, labels and calibration, needed to use it as it was scored."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bertline.finetuning.label_sets import LABEL_SETS, LabelSets
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.formats import without_local_paths
@@ -32,10 +33,15 @@ class FinishedTask:
 
     kind: TaskKind[Any, Any, Any]
     calibration: Calibration
+    label_sets: LabelSets | None = None
+    """None of other kinds than classification with one label a row."""
 
 
-def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Calibration) -> None:
-    """Write task.json, without the local paths of the source and of the checkpoint that fine-tuning started from."""
+def write_task_file(
+    folder: Path, kind: TaskKind[Any, Any, Any], calibration: Calibration, label_sets: LabelSets | None = None
+) -> None:
+    """Write task.json, without the local paths of the source and of the checkpoint that fine-tuning started from, and
+    the label sets, if there are any."""
     task = to_mapping(kind.config)
     # Prompts and separators may look like paths, but the model's output depends on them.
     source = task["source"]
@@ -45,6 +51,8 @@ def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Ca
     task |= {key: without_local_paths(task[key]) for key in ("start_from", "teacher", "unlabelled")}
     content = {"format_version": _FORMAT_VERSION, "task": task, "labels": list(kind.labels)}
     write_json(folder / TASK_FILE, {**content, "calibration": dict(calibration)})
+    if label_sets is not None:
+        write_json(folder / LABEL_SETS, asdict(label_sets))
 
 
 def read_teacher(folder: Path) -> FinishedTask:
@@ -77,4 +85,5 @@ def read_task_file(folder: Path) -> FinishedTask | None:
     content = read_json(path)
     require_version(path, content, _FORMAT_VERSION)
     checked = validate(_TaskFile, content, where=str(path))
-    return FinishedTask(task_kind(checked.task, checked.labels), checked.calibration)
+    sets = LabelSets(**read_json(folder / LABEL_SETS)) if (folder / LABEL_SETS).is_file() else None
+    return FinishedTask(task_kind(checked.task, checked.labels), checked.calibration, sets)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import torch
 
 from bertline.encoders.loading import load_encoder, load_model
-from bertline.finetuning.label_sets import LabelSets
 from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_object
@@ -58,7 +57,7 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
         if (finished := read_task_file(folder)) is None:
             raise ArtifactError(f"{folder / TASK_FILE} is missing. Copy the folder again.")
         task = LinearTaskPredictor(finished.kind, finished.calibration, predictor)
-        task.label_sets = LabelSets.read(folder)
+        task.label_sets = finished.label_sets
         return LoadedLinearModel(task, title=title, folder=folder, name=name_or_folder)
     architecture = architecture_of(folder)
     tokenizer = Tokenizer.load(folder)
@@ -85,11 +84,11 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
             "They are not from the same training; copy the folder again."
         )
     model = model.to(chosen).eval()
+    fine_tuned = None
     if finished is not None:
         max_length = min(max_length, finished.kind.config.max_length)
-    fine_tuned = None if finished is None else TaskPredictor(finished.kind, finished.calibration, model, tokenizer)
-    if fine_tuned is not None:
-        fine_tuned.label_sets = LabelSets.read(folder)
+        fine_tuned = TaskPredictor(finished.kind, finished.calibration, model, tokenizer)
+        fine_tuned.label_sets = finished.label_sets
     if modules is not None:
         modules.dense.to(chosen)
     return LoadedModel(model, tokenizer, max_length=max_length, task=fine_tuned, name=name_or_folder, modules=modules)

@@ -174,20 +174,16 @@ class TaskPredictor(RowPredictor):
         self.machine = Machine(device=device, precision="fp32", compile=False, ranks=Ranks(), scoring_tokens=tokens)
 
     def predict(self, *inputs: Any, coverage: float | None = None, **named: Any) -> list[Any]:
-        """Return the prediction for each input, in order; with `coverage`, a set of labels (see `covering`)."""
-        predictor = self if coverage is None else self.covering(coverage)
-        predicted = self.kind.serve(predictor, *inputs, **named)
+        """Return the prediction for each input, in order; with `coverage`, a set of labels."""
+        predicted = self.kind.serve(covering := self.covering(coverage), *inputs, **named)
         if coverage is None:
             return predicted
-        return [LabelsPrediction(tuple(predictor.label_set(one.probabilities)), one.probabilities) for one in predicted]
+        return [LabelsPrediction(tuple(covering.label_set(one.probabilities)), one.probabilities) for one in predicted]
 
-    def covering(self, coverage: float) -> Self:
-        """Return a copy whose sets of labels hold the right one for this share of texts.
-
-        Raises:
-            ArtifactError: The model has no label sets.
-            DataError: They are of too few rows.
-        """
+    def covering(self, coverage: float | None) -> Self:
+        """Return a copy whose sets of labels hold the right one for this share of texts; None: without sets."""
+        if coverage is None:
+            return self
         if self.label_sets is None:
             raise ArtifactError(
                 f"coverage is for classification with one label a row: the folder of this model has no {LABEL_SETS}, "

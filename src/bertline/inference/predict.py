@@ -193,8 +193,7 @@ def predict_file(
     for path, what in ((source, "the input"), (None if documents is None else documents.path, "the documents")):
         if path is not None and target.exists() and path.exists() and target.samefile(path):
             raise DataError(f"{target} is {what} itself. Choose another name for the output.")
-    label_sets = model.task.label_sets if model.task is not None and how.coverage is not None else None
-    made_from = repr((_digest_of(model), output, columns, how.num_probabilities, how.coverage, label_sets))
+    made_from = repr((_digest_of(model), output, columns, how.num_probabilities, how.coverage))
     if documents is not None and documents.path.is_file():
         # The digest of the rows covers the layout of the input, but not that of the documents.
         made_from += repr((layout, documents, sha256_of_file(documents.path)))
@@ -306,7 +305,7 @@ def _task_of(
         return _searching(model.task, documents, replace(layout, format="auto"), num_threads=num_threads)
     if documents is not None:
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
-    task = (model.task if how.coverage is None else model.task.covering(how.coverage)).for_thread()
+    task = model.task.covering(how.coverage).for_thread()
     task.num_probabilities = how.num_probabilities
     return task, 0
 
@@ -374,7 +373,7 @@ def _digest_of(model: LoadedModel) -> str:
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((model.max_length, model.labels, model.tokenizer.backend.to_str())).encode())
     if model.task is not None:
-        digest.update(repr((model.task.kind.config, dict(model.task.calibration))).encode())
+        digest.update(repr((model.task.kind.config, dict(model.task.calibration), model.task.label_sets)).encode())
     if model.modules is not None:
         digest.update((repr(model.modules) + digest_of_weights(model.modules.dense)).encode())
     digest.update(digest_of_weights(model.model).encode())

@@ -1,15 +1,17 @@
 """Scores of a task's baselines, computed once per sweep on the splits that the encoder is scored on."""
 
-import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertline.demo.config import DocsSourceConfig
+from bertline.finetuning.label_sets import LabelSets
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
@@ -17,17 +19,14 @@ from bertline.kinds.base import TaskKind
 from bertline.linear.model import load_linear
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
-from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
-from bertline.sweep.config import SweepConfig
-from bertline.sweep.doubtful_labels import are_checked, out_of_fold
-from bertline.sweep.folds import calibration_split, folds_of, has_folds, rows_of
+from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, SweepJob, kind_of, test_splits
+from bertline.sweep.doubtful_labels import doubtful_labels
+from bertline.sweep.folds import calibration_split, folds_of, has_folds, has_one_label, rows_of
 from bertline.sweep.label_curve import curve_sizes, drawn
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
-_SCORES = "scores.json"
-OUT_OF_FOLD = "out_of_fold.npy"
-"""File with the probabilities of train rows out of fold, by which their labels are checked."""
+_SCORES, DOUBTFUL = "scores.json", "doubtful_labels.json"
 SAVED = "saved"
 """Folder of the best on dev of the baselines that can be saved, as `bertline.load` opens it."""
 
@@ -43,10 +42,8 @@ class ScoredBaseline:
     settings: Mapping[str, float | str]
     statistics: dict[SplitName, NDArray[np.float64]]
     """Row statistics [N, K] of dev, each test split and, if there is one, the half of dev that was set aside."""
-    test_by_rows: dict[int, dict[str, float]]
-    """Test scores by number of train rows; empty if the task has no `label_efficiency_rows`."""
-    curve: Sequence[tuple[int, float]] = ()
-    """Numbers of train rows and test scores for the label curve; empty for those that it does not have."""
+    test_by_rows: dict[int, list[float]]
+    """Test scores by number of train rows, for `label_efficiency_rows` and `label_curve`."""
     ms_per_row: float | None = None
     """Milliseconds for a row of test, of the one in the folder `SAVED`; None for the others."""
 
@@ -87,12 +84,12 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
     train = all_train.first(job.task.num_train_rows)
     folds = folds_of(train, job.sweep.seed) if has_folds(job) else []
     baselines = made(train, read)
-    by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
+    by_rows: dict[str, dict[int, list[float]]] = {baseline.name: {} for baseline in baselines}
     sizes = {min(rows, len(all_train)) for rows in job.task.label_efficiency_rows}
     for rows in sorted(sizes | {len(train)}) if sizes else []:
         fewer = baselines if rows == len(train) else made(all_train.first(rows), {"test": read["test"]})
         for baseline in fewer:
-            by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
+            by_rows[baseline.name][rows] = [_scores(kind, baseline, "test", dev, read["test"])[1][job.task.metric]]
     with folder_written_atomically(target) as folder:
         content: list[dict[str, Any]] = []
         for baseline in baselines:
@@ -107,40 +104,41 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
             dev_scores = [entry["scores"]["dev"][job.task.metric] for entry in content]
             best = max(can_be_saved, key=lambda place: dev_scores[place])  # of equals the first, which is cheaper
             if job.sweep.exported == "winner":
-                content[best]["ms_per_row"] = _saved(kind, baselines[best], dev, read["test"], folder / SAVED)
-            if job.sweep.label_curve:
-                content[best]["curve"] = _curve(kind, baselines[best], train, dev, read["test"], job.sweep)
-        if are_checked(job) and not folds:
-            np.save(folder / OUT_OF_FOLD, out_of_fold(train, len(kind.labels), encoder, job.sweep.seed))
+                sets = label_sets_of(job, lambda split: np.load(folder / _statistics_file(baselines[best].name, split)))
+                content[best]["ms_per_row"] = _saved(kind, baselines[best], dev, read["test"], folder / SAVED, sets)
+            if job.sweep.label_curve and (refitted := baselines[best].refitted) is not None:
+                by_size, test = content[best]["test_by_rows"], read["test"]
+                by_size.setdefault(len(train), [content[best]["scores"]["test"][job.task.metric]])
+                for size, draw in product(curve_sizes(len(train)), range(job.sweep.num_label_efficiency_seeds)):
+                    of_test = refitted(drawn(train, size, job.sweep.seed, draw))(test)
+                    of_draw = replace(baselines[best], predictions={**baselines[best].predictions, "test": of_test})
+                    by_size.setdefault(size, []).append(_scores(kind, of_draw, "test", dev, test)[1][job.task.metric])
+        checked = has_one_label(job.task) and not isinstance(job.task.source, DocsSourceConfig)  # people gave it
+        write_json(folder / DOUBTFUL, doubtful_labels(train, kind.labels, encoder) if checked else [])
         write_json(folder / _SCORES, content)
     say(f"{job.task_name}, baselines: scored in {time.monotonic() - started:.0f} s")
 
 
-def _saved(kind: TaskKind[Any, Any, Any], baseline: Baseline, dev: Any, test: Any, folder: Path) -> float:
+def label_sets_of(job: SweepJob, statistics: Callable[[SplitName], NDArray[np.float64]]) -> LabelSets | None:
+    """Return the label sets of a system from its row statistics; None unless rows have one label each."""
+    split = calibration_split(job)
+    rows = "out of fold" if has_folds(job) else "dev" if split == "dev" else "half of dev"
+    return LabelSets.of(statistics(split), rows) if has_one_label(job.task) else None
+
+
+def _saved(
+    kind: TaskKind[Any, Any, Any], baseline: Baseline, dev: Any, test: Any, folder: Path, label_sets: LabelSets | None
+) -> float:
     """Save a baseline with its task, and return the milliseconds that the saved one takes for a row of test."""
     assert baseline.save is not None
     folder.mkdir()
     baseline.save(folder)
-    write_task_file(folder, kind, kind.calibrate(dev, baseline.predictions["dev"]))
+    write_task_file(folder, kind, kind.calibrate(dev, baseline.predictions["dev"]), label_sets)
     predictor, _ = load_linear(folder)
     predictor(test.first(1))  # the first call prepares the vocabulary
     started = time.monotonic()
     predictor(test)
     return 1000 * (time.monotonic() - started) / len(test)
-
-
-def _curve(
-    kind: TaskKind[Any, Any, Any], baseline: Baseline, train: Any, dev: Any, test: Any, sweep: SweepConfig
-) -> list[tuple[int, float]]:
-    """Return numbers of train rows and test scores of a baseline that is fitted to draws of the rows, and to all."""
-    if baseline.refitted is None:
-        return []
-    calibration = kind.calibrate(dev, baseline.predictions["dev"])
-    points = [(len(train), kind.score(kind.statistics(test, baseline.predictions["test"], calibration)))]
-    for size, draw in itertools.product(curve_sizes(len(train)), range(sweep.num_label_efficiency_seeds)):
-        predicted = baseline.refitted(drawn(train, size, sweep.seed, draw))(test)
-        points.append((size, kind.score(kind.statistics(test, predicted, calibration))))
-    return points
 
 
 def _statistics_file(baseline: str, split: SplitName) -> str:

@@ -121,8 +121,8 @@ class SweepConfig:
     """Number of train and dev rows together below which classification makes its choices on five folds of both, if dev
     was not given, and learns from all; 0 never."""
     label_curve: bool = False
-    """Whether the encoder and the best n-grams also learn from draws of an eighth, a quarter, half and three quarters
-    of the train rows (`num_label_efficiency_seeds` draws each), to tell what twice the labels would buy."""
+    """Whether the encoder and the best n-grams also learn from `num_label_efficiency_seeds` draws of an eighth, a
+    quarter, half and three quarters of the train rows, to tell what twice the labels would buy."""
     calibration_rows: int = 0
     """Number of rows from which on half of dev chooses nothing in classification with one label a row, so that sets of
     labels (`bertline predict coverage=`) hold the right one as often as asked; 0 never, and it is so approximately."""

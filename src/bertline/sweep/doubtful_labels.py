@@ -1,8 +1,8 @@
-"""Labels that look wrong: rows whose given label a model that did not see them finds much less likely than another.
+"""Labels that look wrong: models that did not see a row find its label much less likely than another.
 
-Confident learning (Northcutt et al., arXiv 1911.00068, sections 3.1 and 3.2): a row counts for the likeliest of the
-labels that reach their own threshold, the mean probability that their rows give them. Those that count for another
-label than their own are ranked by the probability of their own.
+Confident learning (Northcutt et al., arXiv 1911.00068, section 3): a row counts for the likeliest of the labels that
+reach their own threshold, the mean probability that their rows give them. Those that count for another label than
+their own are ranked by the probability of their own.
 """
 
 from __future__ import annotations
@@ -14,38 +14,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bertline.demo.config import DocsSourceConfig
 from bertline.kinds.base import paired_columns
 from bertline.linear.features import NgramFeatures, columns, num_rows_read
 from bertline.sweep.baselines.linear import LinearModel
 from bertline.sweep.baselines.vectors import MOST_ROWS, FrozenEncoder, of_both_texts, unit
-from bertline.sweep.bench import SweepJob
-from bertline.sweep.folds import folds_of, has_one_label
+from bertline.sweep.folds import folds_of
 from bertline.tasks.stored_rows import TextRows
 
 _MOST_DECISIONS = 500_000
-"""Maximum number of rows times labels that are predicted out of fold, within seconds to a few minutes."""
+"""Maximum number of rows times labels that are predicted out of fold."""
 _FEWEST_ROWS, _FEWEST_OF_LABEL = 100, 10
 """Of fewer rows in all, or with a label, nothing is claimed: no model could know the label."""
 _WORDS, _VECTORS = LinearModel("linear_svm", 1.0), LinearModel("logistic_regression", 1.0)
 
 
-def are_checked(job: SweepJob) -> bool:
-    """Return whether the labels of a task are checked: there is one a row, and people gave it."""
-    return has_one_label(job.task) and not isinstance(job.task.source, DocsSourceConfig)
-
-
-def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None, seed: int) -> NDArray[np.float32]:
-    """Return the probabilities [N, labels] of the first rows, each by two linear models that did not see it.
-
-    The mean of word n-grams and of the encoder's vectors finds more wrong labels than either: they err on other rows.
-    """
-    rows = rows.first(min(MOST_ROWS, max(_MOST_DECISIONS // num_labels, _FEWEST_ROWS), num_rows_read(rows, "word")))
-    vectors = None
-    if encoder is not None:
-        vectors = of_both_texts([unit(encoder.choices([])["mean"](texts)) for texts in columns(rows)])
+def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None) -> NDArray[np.float32]:
+    """Return the probabilities [N, labels] of rows, each by linear models that did not see it: on n-grams of words and
+    on an encoder's vectors, averaged, because they err on other rows."""
     found = np.zeros((len(rows), num_labels), dtype=np.float32)
-    for learned, predicted in folds_of(rows, seed):
+    read = None if encoder is None else encoder.choices([])["mean"]
+    vectors = None if read is None else of_both_texts([unit(read(texts)) for texts in columns(rows)])
+    for learned, predicted in folds_of(rows, seed=0):
         train = rows.take(learned)
         words = NgramFeatures.fitted(train, "word")
         found[predicted] = _WORDS.fitted(words(train), train.labels, num_labels)(words(rows.take(predicted)))
@@ -55,27 +44,29 @@ def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None, 
     return found
 
 
-def doubtful_labels(
-    rows: TextRows, labels: Sequence[str], probabilities: NDArray[np.floating[Any]]
-) -> list[dict[str, Any]]:
-    """Return the rows whose label looks wrong, the likeliest first: id (file and line), texts, `gold`, the `predicted`
-    label with its probability (`score`) and that of the given one (`score_of_gold`), all out of fold [N, labels]."""
-    gold, counts = rows.labels, np.bincount(rows.labels, minlength=len(labels))
+def doubtful_labels(rows: TextRows, labels: Sequence[str], encoder: FrozenEncoder | None) -> list[dict[str, Any]]:
+    """Return those of the first train rows whose label looks wrong, the likeliest first: id (file and line), texts,
+    `gold`, the `predicted` label with its probability (`score`) and that of the given one (`score_of_gold`)."""
     if len(rows) < _FEWEST_ROWS:
         return []
+    rows = rows.first(min(MOST_ROWS, max(_MOST_DECISIONS // len(labels), _FEWEST_ROWS), num_rows_read(rows, "word")))
+    return ranked(rows, labels, out_of_fold(rows, len(labels), encoder))
+
+
+def ranked(rows: TextRows, labels: Sequence[str], probabilities: NDArray[np.floating[Any]]) -> list[dict[str, Any]]:
+    """Return the rows whose label looks wrong by their probabilities [N, labels]; see `doubtful_labels`."""
+    gold, counts = rows.labels, np.bincount(rows.labels, minlength=len(labels))
     own = probabilities[np.arange(len(rows)), gold]
     thresholds = np.bincount(gold, own, len(labels)) / np.maximum(counts, 1)
     thresholds[counts < _FEWEST_OF_LABEL] = np.inf
     confident = np.where(probabilities >= thresholds, probabilities, -1.0)
-    predicted = confident.argmax(axis=1)
-    is_doubtful = (confident.max(axis=1) > own) & (predicted != gold) & (counts[gold] >= _FEWEST_OF_LABEL)
-    places = np.flatnonzero(is_doubtful)
-    places = places[np.argsort(own[places], kind="stable")]
+    predicted, score = confident.argmax(axis=1), confident.max(axis=1)
+    places = np.flatnonzero((score > own) & (counts[gold] >= _FEWEST_OF_LABEL))
     found = {
         **paired_columns(rows),
-        "gold": [labels[number] for number in gold],
-        "predicted": [labels[number] for number in predicted],
-        "score": confident.max(axis=1).astype(np.float64).round(4),
+        "gold": np.array(labels)[gold],
+        "predicted": np.array(labels)[predicted],
+        "score": score.astype(np.float64).round(4),
         "score_of_gold": own.astype(np.float64).round(4),
     }
-    return pa.table(found).take(pa.array(places, pa.int64())).to_pylist()
+    return pa.table(found).take(pa.array(places[np.argsort(own[places], kind="stable")], pa.int64())).to_pylist()

@@ -193,18 +193,17 @@ def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) ->
     available = read_task_manifest(plan.job.task_folder)["counts"]["train"]
     main = min(task.num_train_rows or available, available)
     sizes = sorted({min(rows, available) for rows in task.label_efficiency_rows} - {main})
-    on_curve = curve_sizes(split_sizes(plan.job)["train"]) if sweep.label_curve else []
-    planned: list[tuple[Arm, Any, list[int]]] = [
-        ("encoder", "label_efficiency", sizes),
-        ("random_weights", "label_efficiency", sizes),
-        ("encoder", "label_curve", on_curve),
+    pairs = [(rows, seed) for rows in sizes for seed in range(sweep.num_label_efficiency_seeds)]
+    planned = [
+        Repetition(seeds[0].arm, seeds[0].params, "label_efficiency", number, 0, seed, rows)
+        for arm, seeds in chosen.items()
+        if arm in ("encoder", "random_weights") and with_params(plan.fine_tuning, seeds[0].params).num_epochs > 0
+        for number, (rows, seed) in enumerate(pairs)
     ]
-    return [
-        Repetition(chosen[arm][0].arm, chosen[arm][0].params, kind, number, 0, seed, rows)
-        for arm, kind, several in planned
-        if arm in chosen and with_params(plan.fine_tuning, chosen[arm][0].params).num_epochs > 0
-        for number, (rows, seed) in enumerate(itertools.product(several, range(sweep.num_label_efficiency_seeds)))
-    ]
+    sizes, best = curve_sizes(split_sizes(plan.job)["train"]) if sweep.label_curve else [], chosen["encoder"][0]
+    for number, (rows, draw) in enumerate(itertools.product(sizes, range(sweep.num_label_efficiency_seeds))):
+        planned.append(Repetition(best.arm, best.params, "label_curve", number, 0, draw, rows))
+    return planned
 
 
 def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> list[Slot]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import itertools
-import json
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -22,25 +22,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
-from bertline.finetuning.label_sets import LabelSets
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation import verdicts
-from bertline.foundation.files import (
-    append_lines,
-    folder_written_atomically,
-    read_json,
-    sha256_of_file,
-    write_atomically,
-    write_json,
-)
+from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_atomically, write_json
 from bertline.foundation.formats import count, printable, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.kinds.registry import task_kind
-from bertline.sweep.baseline_scores import OUT_OF_FOLD, SAVED, ScoredBaseline
+from bertline.sweep.baseline_scores import DOUBTFUL, SAVED, ScoredBaseline, label_sets_of
 from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
-from bertline.sweep.doubtful_labels import are_checked, doubtful_labels
-from bertline.sweep.folds import calibration_split, has_folds, has_one_label, rows_of
-from bertline.sweep.label_curve import curve_sentence, fitted_curve
+from bertline.sweep.folds import has_folds, rows_of
+from bertline.sweep.label_curve import label_curve
 from bertline.sweep.repetitions import (
     MODEL,
     PREDICTIONS,
@@ -263,9 +254,7 @@ def _mean(result: Mapping[str, Any], system: str) -> str:
 
 
 NUM_CONFIDENT_ERRORS = 20
-"""Number of confident errors in result.json; errors.html has more."""
-DOUBTFUL_LABELS, NUM_DOUBTFUL_LABELS = "doubtful_labels.jsonl", 20
-"""File of the rows whose labels look wrong, and how many of them stand in result.json."""
+"""Number of confident errors, and of labels that look wrong, in result.json; files beside it have more."""
 _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
@@ -328,7 +317,8 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
-    doubtful, by_rows = _doubtful_labels(plan, outcomes), _scores_by_rows(job, outcomes, rows["train"])
+    doubtful = read_json(job.run_folder / "baselines" / DOUBTFUL)
+    titles = {ENCODER: "the encoder", **{one.name: one.title for one in outcomes.baselines}}
     result = {
         "format_version": FORMAT_VERSION,
         "task": job.task_name,
@@ -356,17 +346,8 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "comparisons": comparisons["test"].with_encoder(),
         "comparisons_by_split": {split: of_split.with_encoder() for split, of_split in comparisons.items()},
         "comparison": comparisons["test"].with_encoder().get("random_weights"),
-        "label_efficiency": [
-            {
-                "rows": num_rows,
-                "arm": name,
-                "test_mean": statistics.fmean(scores),
-                "test_std": spread(scores),
-                "num_seeds": len(scores),
-            }
-            for (num_rows, name), scores in by_rows.items()
-        ],
-        **({"label_curve": _label_curve(job, outcomes, by_rows, rows["test"])} if job.sweep.label_curve else {}),
+        "label_efficiency": (table := _label_efficiency(job, outcomes, rows["train"])),
+        **({"label_curve": label_curve(table, titles, job.task.metric, rows["test"])} if job.sweep.label_curve else {}),
         **({"teacher": read_json(job.run_folder / TEACHER)} if job.task.teacher is not None else {}),
         "best": {
             "seed": best.seed,
@@ -379,7 +360,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "examples": {"confident_errors": errors[:NUM_CONFIDENT_ERRORS]},
         "doubtful_labels": {
             "number": len(doubtful),
-            "rows": [{key: _shortened(value) for key, value in row.items()} for row in doubtful[:NUM_DOUBTFUL_LABELS]],
+            "rows": [{key: _shortened(value) for key, value in row.items()} for row in doubtful[:NUM_CONFIDENT_ERRORS]],
         },
         "data_hash": data_hash(job.task_folder),
         "workers_matter": workers_matter,
@@ -395,16 +376,18 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         result["winner"] = winner_part(result, saved, noise)
     result["conclusion"] = conclusion(result, comparisons["test"])
     result["conclusion"]["sentence"] = f"{result['conclusion']['sentence']} {result['winner']['sentence']}".strip()
-    label_sets = _label_sets(plan, outcomes) if has_one_label(job.task) else {}
-    if label_sets:
-        result["label_sets"] = label_sets[result["winner"]["name"]][1]
+    statistics_of: dict[str, Callable[[SplitName], NDArray[np.float64]]]
+    statistics_of = {one.name: one.statistics.__getitem__ for one in outcomes.baselines}
+    statistics_of[ENCODER] = partial(best.array, job, STATISTICS)
+    of_winner = statistics_of[result["winner"]["name"]]
+    if (label_sets := label_sets_of(job, of_winner)) is not None:
+        result["label_sets"] = label_sets.measured(of_winner("test"))
     result["encoders"] = encoders_part(result, comparisons["test"].pairs())
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
         write_json(folder / STANDING, on_dev(plan, outcomes, result["winner"]["name"]).to_json())
         write_trials_csv(folder / "trials.csv", outcomes.trials)
-        if doubtful:
-            append_lines(folder / DOUBTFUL_LABELS, [json.dumps(row, ensure_ascii=False) for row in doubtful])
+        write_json(folder / DOUBTFUL, doubtful)
         for split in test_splits(job):
             name = file_of(PREDICTIONS, split)
             shutil.copyfile(best.folder(job) / TEST / name, folder / name)
@@ -413,11 +396,10 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         kind = kind_of(job, start)
         shutil.copytree(best.folder(job) / MODEL, folder / "best")  # a folder that `bertline.load` opens
         copy_tokenizer(start.folder, folder / "best", max_length=kind.config.max_length)
-        write_task_file(folder / "best", kind, reading["calibration"])
+        label_sets = label_sets_of(job, statistics_of[ENCODER])
+        write_task_file(folder / "best", kind, reading["calibration"], label_sets)
         if result["winner"]["name"] != ENCODER:
             shutil.copytree(job.run_folder / "baselines" / SAVED, folder / "winner")
-        for name in {ENCODER, result["winner"]["name"]} & label_sets.keys():
-            label_sets[name][0].write(folder / ("best" if name == ENCODER else "winner"))
         content = {
             **{key: result[key] for key in ("task", "task_kind", "metric", "labels")},
             "best_seed": best.seed,
@@ -426,32 +408,6 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         }
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return result
-
-
-def _doubtful_labels(plan: PlannedSweep, outcomes: Outcomes) -> list[dict[str, Any]]:
-    """Return the train rows whose labels look wrong; on folds, to the system that scored best on them."""
-    job, kind = plan.job, kind_of(plan.job, plan.starts[ENCODER])
-    if not are_checked(job):
-        return []
-    rows = rows_of(job, kind, "train")
-    if has_folds(job):
-        of_systems = [outcomes.winners[ENCODER][0].array(job, STATISTICS, "dev")]
-        of_systems += [one.statistics["dev"] for one in outcomes.baselines]
-        probabilities = max(of_systems, key=kind.score)[:, 2:]  # statistics begin with gold and predicted labels
-    else:
-        probabilities = np.load(job.run_folder / "baselines" / OUT_OF_FOLD, allow_pickle=False)
-    return doubtful_labels(rows.first(len(probabilities)), kind.labels, probabilities)
-
-
-def _label_sets(plan: PlannedSweep, outcomes: Outcomes) -> dict[str, tuple[LabelSets, dict[str, Any]]]:
-    """Return the label sets of the encoder's best seed and of each baseline, and what they hold on test."""
-    job, split = plan.job, calibration_split(plan.job)
-    best = best_seed(plan, outcomes.winners[ENCODER])
-    statistics = {ENCODER: {name: best.array(job, STATISTICS, name) for name in (split, "test")}}
-    statistics |= {one.name: one.statistics for one in outcomes.baselines}
-    rows = "out of fold" if has_folds(job) else "dev" if split == "dev" else "half of dev"
-    made = {name: LabelSets.of(of_splits[split], rows) for name, of_splits in statistics.items()}
-    return {name: (sets, sets.measured(statistics[name]["test"])) for name, sets in made.items()}
 
 
 def headline(result: dict[str, Any]) -> dict[str, float]:
@@ -552,8 +508,8 @@ def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dic
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 
-def _scores_by_rows(job: SweepJob, outcomes: Outcomes, train_rows: int) -> dict[tuple[int, str], list[float]]:
-    """Return the test scores by training size and system; for the main size, those of the winners' runs."""
+def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:
+    """Return the test scores by training size; for the main size, those of the winners' runs."""
     metric = job.task.metric
     found: dict[tuple[int, str], list[float]] = {}
     if job.task.label_efficiency_rows or job.sweep.label_curve:
@@ -567,24 +523,12 @@ def _scores_by_rows(job: SweepJob, outcomes: Outcomes, train_rows: int) -> dict[
         scores = found.setdefault((repetition.num_train_rows or train_rows, names[repetition.arm]), [])
         scores.append(repetition.outcome(job)["test"][metric])
     for baseline in outcomes.baselines:
-        for rows, test in baseline.test_by_rows.items():
-            found[rows, baseline.name] = [test[metric]]
-        for rows, score in baseline.curve:
-            found.setdefault((rows, baseline.name), []).append(score)
-    return dict(sorted(found.items(), key=lambda item: item[0][0]))
-
-
-def _label_curve(
-    job: SweepJob, outcomes: Outcomes, by_rows: Mapping[tuple[int, str], Sequence[float]], num_test_rows: int
-) -> dict[str, Any]:
-    """Return the `label_curve` part of result.json: by system its `points` and the law through them, and a sentence."""
-    titles = {ENCODER: "the encoder", **{one.name: one.title for one in outcomes.baselines if one.curve}}
-    curves: dict[str, dict[str, Any]] = {}
-    for system in titles:
-        points = [(rows, score) for (rows, name), scores in by_rows.items() if name == system for score in scores]
-        if len({rows for rows, _ in points}) > 2:
-            curves[system] = {"points": points, **fitted_curve(points, job.task.metric, num_test_rows)}
-    return {"curves": curves, "sentence": curve_sentence(curves, titles, job.task.metric)}
+        found |= {(rows, baseline.name): scores for rows, scores in baseline.test_by_rows.items()}
+    table = []
+    for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0]):
+        figures = {"test_mean": statistics.fmean(scores), "test_std": spread(scores), "num_seeds": len(scores)}
+        table.append({"rows": rows, "arm": name, "test": scores, **figures})
+    return table
 
 
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:

@@ -56,11 +56,8 @@ def test_coverage_is_a_share_between_0_and_1(coverage):
         LabelSets.of(statistics_of(50, seed=0), "dev").lowest_probability(coverage)
 
 
-def test_a_folder_keeps_the_scores_and_measures_only_what_they_suffice_for(tmp_path):
+def test_coverage_of_other_rows_is_measured_where_the_scores_suffice():
     sets, test = LabelSets.of(statistics_of(300, seed=2), "half of dev"), statistics_of(2000, seed=3)
-    sets.write(tmp_path)
-    assert LabelSets.read(tmp_path) == sets
-    assert LabelSets.read(tmp_path / "elsewhere") is None
     measured = sets.measured(test)
     assert (measured["rows"], measured["num_rows"], list(measured["by_coverage"])) == (
         "half of dev",

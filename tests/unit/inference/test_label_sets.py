@@ -10,6 +10,7 @@ import pytest
 
 import bertline
 from bertline.finetuning.label_sets import LabelSets
+from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.inference.predict import Predicting, predict_file
 from bertline.kinds.classification import LabelsPrediction
@@ -17,13 +18,15 @@ from linear_models import write_linear
 
 
 @pytest.fixture(params=["encoder", "linear"])
-def folder(request, classifier_folder, tmp_path):
+def folder(request, open_task, tmp_path):
     """A classifier in whose sets labels are that have at least a third of the probability, with coverage 0.9."""
     if request.param == "linear":
         write_linear(tmp_path / "model", "classes")
     else:
-        shutil.copytree(classifier_folder, tmp_path / "model")
-    LabelSets(tuple(np.repeat([0.1, 0.666, 0.9], (10, 9, 1)).tolist()), "half of dev").write(tmp_path / "model")
+        shutil.copytree(open_task("windows")[0].folder, tmp_path / "model")
+    sets = LabelSets(np.repeat([0.1, 0.666, 0.9], (10, 9, 1)).tolist(), "half of dev")
+    finished = read_task_file(tmp_path / "model")
+    write_task_file(tmp_path / "model", finished.kind, finished.calibration, sets)
     return tmp_path / "model"
 
 

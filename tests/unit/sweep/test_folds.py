@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bertline.finetuning import finetune
-from bertline.finetuning.label_sets import LabelSets
+from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import read_json_lines, write_json
+from bertline.foundation.files import read_json, write_json
 from bertline.kinds.classification import Classification
 from bertline.sweep import bench as benches
 from bertline.sweep import repetitions
@@ -157,7 +157,7 @@ def test_rows_whose_label_looks_wrong_are_in_the_result_and_in_a_file(inputs, jo
     made = replace(made, sweep=replace(made.sweep, methods=("frozen",), num_seeds=1))
     doubtful = inputs.swept(made)[1]["doubtful_labels"]
     assert int(doubtful["rows"][0]["id"]) in wrong
-    listed = read_json_lines(made.run_folder / "result" / "doubtful_labels.jsonl")
+    listed = read_json(made.run_folder / "result" / "doubtful_labels.json")
     assert [row["id"] for row in listed[:20]] == [row["id"] for row in doubtful["rows"]]
     assert len(listed) == doubtful["number"]
 
@@ -198,10 +198,13 @@ def test_the_half_that_was_set_aside_chooses_nothing_and_makes_the_sets_of_label
     assert first["winner"]["name"] == second["winner"]["name"]
     assert first["label_sets"]["rows"] == "half of dev" and first["label_sets"]["num_rows"] == 32
     assert first["label_sets"]["by_coverage"]["0.9"]["coverage"] > 0.8
-    sets = [LabelSets.read(tmp_path / run / "result" / "best").lowest_probability(0.9) for run in ("first", "second")]
+    sets = [
+        read_task_file(tmp_path / run / "result" / "best").label_sets.lowest_probability(0.9)
+        for run in ("first", "second")
+    ]
     assert sets[1] < 0.5 < sets[0]  # wrong labels are unlikely
     folders = ["best", *["winner"] * (first["winner"]["name"] != "encoder")]
-    assert all(LabelSets.read(tmp_path / "first" / "result" / folder) for folder in folders)
+    assert all(read_task_file(tmp_path / "first" / "result" / folder).label_sets for folder in folders)
 
 
 @pytest.mark.parametrize(("fold_rows", "num_rows"), [(300, 192), (0, 96)])
@@ -213,11 +216,10 @@ def test_a_label_curve_has_draws_of_shares_of_the_rows_for_the_encoder_and_the_b
     result = inputs.swept(replace(made, sweep=replace(made.sweep, label_curve=True, **sweep)))[1]
     curves = result["label_curve"]["curves"]
     assert set(curves) >= {"encoder"} and len(curves) == 2
-    expected = sorted([num_rows, *(num_rows * share // 8 for share in (1, 1, 2, 2, 4, 4, 6, 6))])
-    for name, curve in curves.items():
-        assert sorted(rows for rows, _ in curve["points"]) == expected
+    expected = {num_rows: 1, **{num_rows * eighths // 8: 2 for eighths in (1, 2, 4, 6)}}
+    for name in curves:
         drawn = {row["rows"]: row for row in result["label_efficiency"] if row["arm"] == name}
-        assert drawn[num_rows // 8]["num_seeds"] == 2
+        assert {rows: row["num_seeds"] for rows, row in drawn.items()} == expected
         whole = result["arms"]["encoder"]["test_mean"] if name == "encoder" else result["baselines"][name]["test"]
         assert drawn[num_rows]["test_mean"] == pytest.approx(whole)
         assert drawn[num_rows // 8]["test_mean"] < whole + 0.05
