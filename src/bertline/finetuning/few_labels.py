@@ -31,10 +31,10 @@ from bertline.modeling.losses import pair_similarity_loss
 from bertline.modeling.text_vectors import pooling_of
 
 _NEVER = -1e4
-_BATCH_SIZE = 32
+BATCH_SIZE = 32
 _SHARE_OF_RATE = 0.25
 """Learning rate of contrast, as a share of that of a new head: at the whole of it vectors forget what rows lack."""
-_STEPS = 40
+STEPS = 40
 """Number of steps of contrast, for 16 rows as for 384: more of them cost accuracy (`notebooks/LOG.md`)."""
 _STRENGTH_ADAPTED = 10.0
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0)
@@ -84,15 +84,15 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     kind = TextsAsVectors(job.kind.config, job.kind.labels)
     num_layers = read_config(job.encoder_folder)[0].num_hidden_layers
     config = replace(
-        job.config, learning_rate=_SHARE_OF_RATE * job.config.learning_rate, num_epochs=1, batch_size=_BATCH_SIZE,
+        job.config, learning_rate=_SHARE_OF_RATE * job.config.learning_rate, num_epochs=1, batch_size=BATCH_SIZE,
         dropout_prob=0.0, trained_layers=num_layers, reinitialized_layers=0, early_stopping_epochs=None, fewest_steps=0,
     )  # fmt: skip
     adapting = replace(job, kind=kind, config=config, dev=None, checks=(), most_steps=None)
     model: Any = starting_model(adapting)
     encoded: EncodedTexts = job.train.encoded
-    kind.num_steps = _STEPS
+    kind.num_steps = STEPS
     if job.most_steps is not None:  # of batches of the usual size
-        kind.num_steps = min(_STEPS, max(job.most_steps * job.config.batch_size // _BATCH_SIZE, 1))
+        kind.num_steps = min(STEPS, max(job.most_steps * job.config.batch_size // BATCH_SIZE, 1))
     if job.config.method == "contrastive" and np.bincount(encoded.labels).max() > 1:
         train(adapting, model, None)
     exact = replace(job.machine, precision="fp32")

@@ -64,6 +64,8 @@ class FineTuningJob:
     """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
     title: str = "fine-tuning"
     """What the lines of its progress begin with."""
+    ends_s: float | None = None
+    """When all that is going on is expected to end, in seconds since the epoch, for the lines of progress."""
     most_steps: int | None = None
     """Number of optimizer steps that whole epochs may not exceed, but for the first; None: no limit."""
 
@@ -185,6 +187,12 @@ def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, va
             )
 
 
+def num_epochs_of(job: FineTuningJob, steps_per_epoch: int) -> int:
+    """Return the number of epochs that a run trains."""
+    num_epochs = max(job.config.num_epochs, math.ceil(job.config.fewest_steps / steps_per_epoch))
+    return num_epochs if job.most_steps is None else min(num_epochs, max(job.most_steps // steps_per_epoch, 1))
+
+
 def train(
     job: FineTuningJob, model: nn.Module, on_check: Callable[[DevCheck], None] | None
 ) -> tuple[list[DevCheck], DevOutcome]:
@@ -203,9 +211,7 @@ def train(
             more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
             distilled.append((more, others.soft_targets))
         batches = distilled_batches(distilled, seed=job.seed)
-    num_epochs = max(config.num_epochs, math.ceil(config.fewest_steps / len(batches)))
-    if job.most_steps is not None:
-        num_epochs = min(num_epochs, max(job.most_steps // len(batches), 1))
+    num_epochs = num_epochs_of(job, len(batches))
     job = replace(job, config=replace(config, num_epochs=num_epochs))
     class_weights = None
     if config.class_weights == "balanced":
@@ -219,7 +225,7 @@ def train(
     module = parts.FineTuningModule(job, model, options, batches)
     evaluation = parts.DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
     divergence = parts.Divergence(job.machine.device)
-    callbacks = [divergence, parts.Progress(job.title, every_s=job.runtime.progress_every_s), evaluation]
+    callbacks = [divergence, parts.Progress(job), evaluation]
     patience, stopping = config.early_stopping_epochs, None
     if patience is not None:
         stopping = parts.EarlyStopping(evaluation, metric=kind.config.metric, patience=patience)

@@ -338,10 +338,10 @@ class Divergence(pl.Callback):
 
 
 class Progress(pl.Callback):
-    """Logs the progress of a run every `every_s` seconds: steps, loss, tokens per second, time left."""
+    """Logs the progress of a run every so many seconds: steps, loss, tokens per second, time left."""
 
-    def __init__(self, title: str, *, every_s: float) -> None:
-        self._title, self._every_s = title, every_s
+    def __init__(self, job: FineTuningJob) -> None:
+        self._title, self._every_s, self._ends_s = job.title, job.runtime.progress_every_s, job.ends_s
         self._started = self._last_line = time.monotonic()
         self._begin_interval()
 
@@ -371,8 +371,9 @@ class Progress(pl.Callback):
         left_s = (now - self._started) / (step - module.first_step) * (num_steps - step)
         tokens = sum(int(count) for count in self._tokens)
         speed = f", {tokens / self._busy_s:,.0f} tokens/s" if tokens else ""
+        of_all = "" if self._ends_s is None else f", about {duration(max(self._ends_s - time.time(), left_s))} of all"
         say(
             f"{self._title}: step {step:,} of {num_steps:,}, loss {float(self._loss) / self._steps:.3f}{speed}, "
-            f"{duration(left_s)} left"
+            f"{duration(left_s)} left{of_all}"
         )
         self._begin_interval()

@@ -116,7 +116,9 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
         checked = has_one_label(job.task) and not isinstance(job.task.source, DocsSourceConfig)  # people gave it
         write_json(folder / DOUBTFUL, doubtful_labels(train, kind.labels, encoder) if checked else [])
         write_json(folder / _SCORES, content)
-    say(f"{job.task_name}, baselines: scored in {time.monotonic() - started:.0f} s")
+    shown = ", ".join(f"{entry['title']} {entry['scores']['dev'][job.task.metric]:.3f}" for entry in content)
+    where = "the folds" if folds else "dev"
+    say(f"{job.task_name}, baselines: {shown} on {where} in {time.monotonic() - started:.0f} s")
 
 
 def label_sets_of(job: SweepJob, statistics: Callable[[SplitName], NDArray[np.float64]]) -> LabelSets | None:

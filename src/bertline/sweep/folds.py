@@ -22,7 +22,7 @@ from bertline.tasks.stored_rows import SplitName, read_task_manifest
 if TYPE_CHECKING:
     from bertline.sweep.bench import SweepJob
 
-_NUM_FOLDS = 5
+NUM_FOLDS = 5
 CALIBRATION: SplitName = "calibration"
 """The half of dev that chooses nothing, and tells which labels are likely enough for a set (`LabelSets`)."""
 STEPS_IN_A_FOLD = 40
@@ -69,7 +69,7 @@ def folds_of(rows: Any, seed: int) -> list[tuple[NDArray[np.int64], NDArray[np.i
     """
     labels = rows.labels if rows.labels.ndim == 1 else rows.labels.argmax(axis=1)
     sources = rows.sources()
-    num_folds = min(_NUM_FOLDS, len(set(sources)))
+    num_folds = min(NUM_FOLDS, len(set(sources)))
     is_stratified = np.bincount(labels).max() >= num_folds
     splitter = StratifiedGroupKFold if is_stratified else GroupKFold
     with warnings.catch_warnings():

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from bertline.finetuning.finetune import DivergedError, fine_tune
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
-from bertline.foundation.formats import short_title
+from bertline.foundation.formats import duration, short_title
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.retrieval import Found, Retrieval
@@ -46,6 +46,7 @@ _REPETITION = "repetition"
 """Attribute of a trial: the repetition, as JSON values."""
 _MOST_ROWS = 5_000
 """Number of train rows above which only `full` is tried: the other methods are for few labels."""
+_ORDER = ("frozen", "full", "contrastive")
 METHODS = {"frozen": "frozen", "contrastive": "adapted by contrast", "full": "fine-tuned"}
 """What the encoder is by each method, in words."""
 DOCUMENTS = "documents"
@@ -129,10 +130,11 @@ def refuse_method(plan: PlannedSweep) -> None:
     """
     job, method = plan.job, plan.fine_tuning.method
     if method != "full" and not can_have_methods(plan):
+        key, rows = job.sweep.deciding(job.task_name, job.task, "method"), split_sizes(job)["train"]
         raise ConfigError(
-            f"{job.sweep.deciding(job.task_name, job.task, 'method')} is {method}, which is for classification with "
-            f"one label a row, without a teacher, of at most {_MOST_ROWS:,} train rows; {job.task_name} is "
-            f"{job.task.kind} of {split_sizes(job)['train']:,}. Set it to full for this task."
+            f"{key} is {method} (frozen with quick=true), which is for classification with one label a row, without a "
+            f"teacher, of at most {_MOST_ROWS:,} train rows; {job.task_name} is {job.task.kind} of {rows:,}. Set it to "
+            "full, or leave quick out."
         )
 
 
@@ -209,11 +211,12 @@ def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) ->
 def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> list[Slot]:
     """Plan the trials of `run_repetition`, named by the file of their outcome in the run folder."""
 
-    def rows_to_read(repetition: Repetition) -> int:
-        return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
+    def order(repetition: Repetition) -> tuple[int, int]:
+        config = with_params(plan.fine_tuning, repetition.params)
+        return _ORDER.index(config.method), -(repetition.num_train_rows or 1) * config.num_epochs
 
-    # Longest first, so that at the end no worker runs a long one while the others are idle.
-    ordered = sorted(repetitions, key=rows_to_read, reverse=True)
+    # Frozen vectors take a moment. Then longest first, so that at the end no worker runs a long one while others idle.
+    ordered = sorted(repetitions, key=order)
     places = [(one.folder(plan.job) / OUTCOME).relative_to(plan.job.run_folder).as_posix() for one in ordered]
     return [Slot(place, attributes={_REPETITION: asdict(one)}) for place, one in zip(places, ordered, strict=True)]
 
@@ -222,7 +225,8 @@ def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
     """Fine-tune the repetition of a trial, if it has no outcome; return its score on dev, NaN if it diverged."""
     repetition, job = Repetition(**trial.user_attrs[_REPETITION]), bench.job
     if not (repetition.folder(job) / OUTCOME).exists():
-        say(f"{job.task_name}, {_train(bench, repetition)}")
+        message, left_s = _train(bench, repetition), (bench.plan.ends_s or 0.0) - time.time()
+        say(f"{job.task_name}, {message}{f'; about {duration(left_s)} left' if left_s > 0 else ''}")
     outcome = repetition.outcome(job)
     if outcome["diverged"]:
         trial.set_user_attr(REASON, outcome["reason"])
@@ -302,6 +306,11 @@ def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
     return plan.start_of(arm).weights == "random" or (config.num_epochs > 0 and config.method != "frozen")
 
 
+def _arm_with_method(bench: Bench, repetition: Repetition) -> str:
+    method = str(repetition.params.get("method", bench.plan.fine_tuning.method))
+    return f"{repetition.arm}, {METHODS[method]}" if len(bench.job.sweep.methods) > 1 else repetition.arm
+
+
 def _train(bench: Bench, repetition: Repetition) -> str:
     """Fine-tune a repetition, write its outcome, and return the progress message."""
     job, arm = bench.job, bench.arm(repetition.arm)
@@ -319,7 +328,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         run = replace(run, train=arm.encoded(run.train.rows.take(places)))
     size = f", {repetition.num_train_rows} rows" if repetition.kind.startswith("label_") else ""
     place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
-    name = f"{repetition.arm}{size}{place}, seed {repetition.seed}"
+    name = f"{_arm_with_method(bench, repetition)}{size}{place}, seed {repetition.seed}"
     saved = job.checkpoints / repetition.folder(job).name
     try:
         result = fine_tune(replace(run, checkpoints=saved, title=f"{job.task_name}, {name}"))
@@ -362,8 +371,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
 def _predict_folds(bench: Bench, repetition: Repetition) -> str:
     """Predict all rows out of fold, write the outcome, and return the progress message."""
     job, started = bench.job, time.monotonic()
-    method = repetition.params.get("method", bench.plan.fine_tuning.method)
-    name = f"{repetition.arm}, {method}"
+    name = _arm_with_method(bench, repetition)
     seed = seed_for(job.sweep.seed, "repetition", repetition.seed)
     with folder_written_atomically(repetition.folder(job)) as folder:
         outcome: dict[str, Any] = {"diverged": False, "curve": [], "cut_rows": {}}

@@ -17,6 +17,7 @@ from bertline.modeling.text_vectors import MODULES_NAME
 from bertline.sweep import bench, repetitions
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.folds import has_folds
+from bertline.sweep.forecast import with_forecast
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
@@ -54,11 +55,18 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
             say(f"{start.folder}: fine-tuning and baselines take its encoder alone, without what {MODULES_NAME} names")
     if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
         bench.Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
+    if a_person_waits := len(job.sweep.methods) > 1:  # as of `bertline finetune`
+        plan = with_forecast(plan)
     notes = notes_before(plan)
     with leading(plan) as leader:
         trials = leader.run_trials()
         points = best_points(job, leader.arms)
         tried = repetitions.methods_tried(plan, points)
+        if a_person_waits and not job.sweep.encoders:  # of several, the baselines have the vectors of the best
+            candidates = repetitions.candidates_over_seeds(plan, points)
+            # For the other processes, while this one scores the baselines.
+            leader.queue_repetitions(tried or repetitions.folds_needed(plan, candidates) or candidates)
+            score_baselines(leader.bench, plan.starts["encoder"])
         leader.run_repetitions(tried)
         points, choices = repetitions.with_best_methods(plan, points, tried)
         notes += _said(plan, choices)

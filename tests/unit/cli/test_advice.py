@@ -179,6 +179,15 @@ def test_a_learning_rate_that_is_given_is_the_one_taken(
     assert finetune.recipe_of(asked, [Path()])["fine_tuning"]["learning_rate"] == (0.001 if given else 5e-5)
 
 
+def test_quick_trains_no_encoder_in_one_process_and_searches_nothing() -> None:
+    asked = composed("finetune", "quick=true", "learning_rate=1e-3")
+    recipe = finetune.recipe_of(asked, [Path()])
+    assert recipe["fine_tuning"]["method"] == "frozen" and not recipe["space"]
+    assert finetune.runtime_of(asked)["sweep_workers"] in (1, None)  # None: on a GPU
+    with pytest.raises(ConfigError, match="leave trials out"):
+        finetune.recipe_of({**asked, "trials": 3}, [Path()])
+
+
 # ---- configure
 
 

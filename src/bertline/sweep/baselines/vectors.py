@@ -39,6 +39,8 @@ from bertline.training.devices import Machine, evaluating
 Vectors = NDArray[np.float32]
 TextVectors = Callable[[Sequence[str]], Vectors]
 _MOST_COMPONENTS, _MOST_FITTED = 256, 10_000
+_FEWER_FITTED = 2_500
+"""Number of tokens of a larger vocabulary that components are fitted to: ten times the components are enough."""
 _MOST_KEPT = 100_000  # maximum number of texts to cache; the vectors of a large collection would fill the memory
 _SMOOTHING = 1e-3
 """Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3: a = 1e-3."""
@@ -141,7 +143,7 @@ class FrozenEncoder:
     def _static_table(self) -> tuple[PCA, Vectors, NDArray[np.bool_]]:
         """Principal components, static vectors of the vocabulary [V, D], and which of them are computed [V]."""
         size = self._model.vocab_size
-        fitted = np.arange(size)[:: math.ceil(size / _MOST_FITTED)]
+        fitted = np.arange(size)[:: 1 if size <= _MOST_FITTED else math.ceil(size / _FEWER_FITTED)]
         vectors = self._alone(fitted)
         components = PCA(min(_MOST_COMPONENTS, *vectors.shape), svd_solver="full")
         with one_thread():
