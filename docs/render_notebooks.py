@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 _SVG = "image/svg+xml"
-_PROGRESS = re.compile(r"^.*: [\d,]+ in [\d.]+ s$\n?", re.MULTILINE)  # its seconds differ from run to run
+# Seconds, folders of `tempfile` and progress differ from run to run.
+_PROGRESS = re.compile(r"^.*(?:: [\d,]+ in [\d.]+ s| s left)$\n?|(?<= on dev) in \d+ s$|/tmp/\w+/", re.MULTILINE)
 
 
 def main(names: list[str]) -> None:
@@ -31,7 +32,8 @@ def main(names: list[str]) -> None:
         raise SystemExit(f"no notebook is called {', '.join(sorted(unknown))}; there are {', '.join(by_name)}")
     for name in names or by_name:
         notebook = nbformat.read(by_name[name], as_version=4)
-        NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=str(by_name[name].parent))
+        client = NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True)
+        client.execute(cwd=str(by_name[name].parent))
         text, pictures = rendered(notebook.cells, by_name[name], preset=_preset())
         folder = pictures_of(by_name[name])
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,10 +67,13 @@ def rendered(cells: list[Any], notebook: Path, *, preset: str) -> tuple[str, dic
     """
     pictures: dict[str, str] = {}
     folder = Path(os.path.relpath(pictures_of(notebook), page_of(notebook).parent)).as_posix()
+    source, run = f"notebooks/{notebook.name}", "run without a pipeline; `make notebooks` runs it again"
+    if any("BERTLINE_PIPELINE" in cell.source for cell in cells):
+        run = f"run on the preset `{preset}`; `make notebooks` runs it on yours"
     parts = [
-        f"<!-- Made by docs/render_notebooks.py from notebooks/{notebook.name} (preset {preset}); do not edit. -->",
+        f"<!-- Made by docs/render_notebooks.py from {source} (preset {preset}); do not edit. -->",
         *(part for cell in cells for part in _of_cell(cell, pictures, folder)),
-        f"*This page is `notebooks/{notebook.name}`, run on the preset `{preset}`; `make notebooks` runs it on yours.*",
+        f"*This page is `{source}`, {run}.*",
     ]
     return "\n\n".join(parts) + "\n", pictures
 

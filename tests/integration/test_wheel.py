@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "bin/python"
     show = "import sysconfig; print(sysconfig.get_path('purelib'))"
     place = subprocess.run([python, "-c", show], check=True, capture_output=True, text=True).stdout.strip()
-    Path(place, "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    Path(place, "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")) + "\n")
     install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel]
     subprocess.run(install, check=True, capture_output=True, text=True)
     return folder / "bin"
@@ -84,3 +83,18 @@ def test_a_checkpoint_is_tried_fine_tuned_and_applied_in_an_empty_folder(program
     bertline(programs, folder, "predict", model, "input=texts.txt", "output=out.jsonl")
     assert len((folder / "out.jsonl").read_text().splitlines()) == 2
     assert {path.name for path in folder.iterdir()} == {"rows.csv", "texts.txt", "out.jsonl", "runs"}
+
+
+def test_the_notebook_of_own_rows_runs_with_nothing_but_the_wheel(programs: Path, tmp_path: Path) -> None:
+    cells = json.loads((ROOT / "notebooks/05-your-own-rows.ipynb").read_text(encoding="utf-8"))["cells"]
+    lines = [line.rstrip("\n") for cell in cells if cell["cell_type"] == "code" for line in [*cell["source"], ""]]
+    code = "\n".join(line for line in lines if not line.startswith("%"))
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment |= {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "TMPDIR": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    absent = "import sys; sys.modules |= dict.fromkeys(('IPython', 'ipykernel', 'nbformat', 'pytest'))\n"
+    done = subprocess.run(
+        [programs / "python", "-c", absent + code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "On topic the encoder" in done.stdout and " made wrong are among them" in done.stdout
+    assert {path.name for path in next(tmp_path.glob("tmp*")).iterdir()} == {"docs.csv", "random-encoder", "runs"}
