@@ -19,7 +19,7 @@ _WORD_A_ROW = "one word a row"
 _TOOLS = {
     "spans of Label Studio": (("data",), ("annotations", "completions")),
     "spans of Prodigy": (("text",), ("spans",)),
-    "spans of Doccano, spaCy or the like": (("text", "data"), ("entities", "label", "labels")),
+    "spans of Doccano, spaCy or the like": (("text", "data"), ("entities", "ents", "label", "labels")),
     "lists of words and tags": (("tokens", "words"), ("ner_tags", "tags", "ner", "labels")),
     _WORD_A_ROW: (("word", "token"), ("tag", "ner_tag", "ner", "label")),
 }

@@ -188,7 +188,21 @@ def _json_records(path: Path, handle: IO[str], bad_rows: BadRows, *, by_lines: b
         except BadRow as bad:
             bad_rows.report(bad.reason, f"{path}:{number}: {bad}.", bad.advice)
             continue
-        yield Record(f"{path.name}:{number}", cast("dict[str | int, Any]", values))
+        yield from _by_sentences(Record(f"{path.name}:{number}", cast("dict[str | int, Any]", values)))
+
+
+def _by_sentences(record: Record) -> Iterator[Record]:
+    """Yield the row; of a document in the JSON of spaCy 2, a row for each sentence (`news.json:1.2`)."""
+    paragraphs = record.values.get("paragraphs")
+    try:
+        sentences = [each["tokens"] for paragraph in paragraphs or () for each in paragraph["sentences"]]
+        rows = [([token["orth"] for token in each], [token.get("ner") or "-" for token in each]) for each in sentences]
+    except (KeyError, TypeError, AttributeError):  # paragraphs of something else
+        rows = []
+    if not rows:
+        yield record
+    for number, (words, tags) in enumerate(rows, start=1):
+        yield Record(f"{record.where}.{number}", {"tokens": words, "ner": tags, "document": record.where})
 
 
 def _json_array(path: Path, content: str) -> list[Any] | None:
