@@ -63,7 +63,8 @@ def test_the_sentence_names_score_gain_and_interval():
     points = points_of(TRUE_B, seed=0)
     gain, low, high = (curve := fitted_curve(points, "accuracy", 500))["gain"], *curve["interval_of_gain"]
     assert 0 < low < gain < high
-    said = f"Twice the labels: accuracy +{gain:.3f} ({low:.3f} to {high:.3f}) for the encoder (95 % interval)."
+    said = f"Twice the labels: accuracy +{gain:.3f} ({low:.3f} to {high:.3f}) for the encoder "
+    said += "(95 % interval of the fit, on these test rows)."
     assert said_of(points) == said
     assert said_of([point for point in points if point[0] != 125]) == ""  # of four sizes
 

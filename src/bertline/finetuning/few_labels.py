@@ -35,7 +35,7 @@ BATCH_SIZE = 32
 _SHARE_OF_RATE = 0.25
 """Learning rate of contrast, as a share of that of a new head: at the whole of it vectors forget what rows lack."""
 STEPS = 40
-"""Number of steps of contrast, for 16 rows as for 384: more of them cost accuracy (`notebooks/LOG.md`)."""
+"""Number of steps of contrast, for 16 rows as for 384: more of them are seldom better (`notebooks/LOG.md`)."""
 _STRENGTH_ADAPTED = 10.0
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 _CHOOSING_ROWS = 2_000

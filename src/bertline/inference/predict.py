@@ -302,7 +302,9 @@ def _task_of(
     if isinstance(model.task.kind, Retrieval):
         if documents is None:
             raise DataError(f"{model.name} is a retrieval model: name the documents it searches with documents=FILE.")
-        return _searching(model.task, documents, replace(layout, format="auto"), num_threads=num_threads)
+        return _searching(
+            model.task.covering(how.coverage), documents, replace(layout, format="auto"), num_threads=num_threads
+        )
     if documents is not None:
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
     task = model.task.covering(how.coverage).for_thread()

@@ -24,7 +24,7 @@ from bertline.tasks.stored_rows import TextRows
 _MOST_DECISIONS = 500_000
 """Maximum number of rows times labels that are predicted out of fold."""
 _FEWEST_ROWS, _FEWEST_OF_LABEL = 100, 10
-"""Of fewer rows in all, or with a label, nothing is claimed: no model could know the label."""
+"""Of fewer rows in all, or sources of rows with a label, nothing is claimed: no model could know the label."""
 _WORDS, _VECTORS = LinearModel("linear_svm", 1.0), LinearModel("logistic_regression", 1.0)
 
 
@@ -47,7 +47,7 @@ def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None) 
 def doubtful_labels(rows: TextRows, labels: Sequence[str], encoder: FrozenEncoder | None) -> list[dict[str, Any]]:
     """Return those of the first train rows whose label looks wrong, the likeliest first: id (file and line), texts,
     `gold`, the `predicted` label with its probability (`score`) and that of the given one (`score_of_gold`)."""
-    if len(rows) < _FEWEST_ROWS:
+    if len(rows) < _FEWEST_ROWS or len(set(rows.sources())) < _FEWEST_OF_LABEL:
         return []
     rows = rows.first(min(MOST_ROWS, max(_MOST_DECISIONS // len(labels), _FEWEST_ROWS), num_rows_read(rows, "word")))
     return ranked(rows, labels, out_of_fold(rows, len(labels), encoder))
@@ -56,12 +56,14 @@ def doubtful_labels(rows: TextRows, labels: Sequence[str], encoder: FrozenEncode
 def ranked(rows: TextRows, labels: Sequence[str], probabilities: NDArray[np.floating[Any]]) -> list[dict[str, Any]]:
     """Return the rows whose label looks wrong by their probabilities [N, labels]; see `doubtful_labels`."""
     gold, counts = rows.labels, np.bincount(rows.labels, minlength=len(labels))
+    labels_of_sources = {*zip(rows.sources(), gold.tolist(), strict=True)}
+    is_known = np.bincount([label for _, label in labels_of_sources], minlength=len(labels)) >= _FEWEST_OF_LABEL
     own = probabilities[np.arange(len(rows)), gold]
     thresholds = np.bincount(gold, own, len(labels)) / np.maximum(counts, 1)
-    thresholds[counts < _FEWEST_OF_LABEL] = np.inf
+    thresholds[~is_known] = np.inf
     confident = np.where(probabilities >= thresholds, probabilities, -1.0)
     predicted, score = confident.argmax(axis=1), confident.max(axis=1)
-    places = np.flatnonzero((score > own) & (counts[gold] >= _FEWEST_OF_LABEL))
+    places = np.flatnonzero((score > own) & is_known[gold])
     found = {
         **paired_columns(rows),
         "gold": np.array(labels)[gold],

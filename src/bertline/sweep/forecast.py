@@ -34,7 +34,8 @@ def with_forecast(plan: PlannedSweep) -> PlannedSweep:
     The method that will do best is not known: on folds of few rows it is taken to be `contrastive`, else the mean of
     that and `full` is taken.
     """
-    job, sizes, num_seeds = plan.job, split_sizes(plan.job), plan.job.sweep.num_seeds
+    job, sizes, sweep = plan.job, split_sizes(plan.job), plan.job.sweep
+    num_seeds = sweep.num_seeds + 4 * sweep.num_label_efficiency_seeds * sweep.label_curve  # the curve has four sizes
     some = min(sizes["train"], _MOST_ROWS)  # rows are in random order
     run = Bench(plan).run("encoder", {}, num_train_rows=some, seed=0)
     config = run.config
@@ -47,7 +48,7 @@ def with_forecast(plan: PlannedSweep) -> PlannedSweep:
     def contrastive_s(num_steps: int = few_labels.STEPS) -> float:
         return step_s * num_steps * few_labels.BATCH_SIZE / config.batch_size
 
-    num_trials = job.sweep.num_trials if job.sweep.searched(job.task) else 0
+    num_trials = sweep.num_trials if sweep.searched(job.task) else 0
     trained_s, num_read = (num_trials + num_seeds) * full_s(per_epoch), 2 + num_seeds
     if config.method != "full":
         trained_s = num_seeds * contrastive_s() if config.method == "contrastive" else 0.0

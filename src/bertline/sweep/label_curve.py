@@ -64,5 +64,9 @@ def label_curve(
         if "gain" in curve:
             low, high = curve["interval_of_gain"]
             gains.append(f"{signed(curve['gain'])} ({low:.3f} to {high:.3f}) for {title}")
-    sentence = f"Twice the labels: {metric_name(metric)} {', '.join(gains)} (95 % interval)." if gains else ""
+    sentence = (
+        f"Twice the labels: {metric_name(metric)} {', '.join(gains)} (95 % interval of the fit, on these test rows)."
+        if gains
+        else ""
+    )
     return {"curves": curves, "sentence": sentence}

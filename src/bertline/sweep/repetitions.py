@@ -167,15 +167,16 @@ def with_best_methods(
         if not scored:
             continue
         names = [f"{METHODS[str(one.params.get('method', 'full'))]} {score:.3f}" for one, score in scored]
-        most = max(score for _, score in scored)
-        noise = math.sqrt(max(most * (1 - most), 0.0) / split_sizes(job)["dev"])
+        most, num_rows = max(score for _, score in scored), split_sizes(job)["dev"]
+        share = min(max(most, 1 / num_rows), 1 - 1 / num_rows)  # also of a perfect score, and of negative losses
+        noise = math.sqrt(share * (1 - share) / num_rows)
         best, score = max(scored, key=lambda pair: pair[1] - ("method" not in pair[0].params) * noise)
         if "method" in best.params:
             chosen[arm] = [best.params]
         title, where = short_title(plan.starts[arm].title), "out of fold" if has_folds(job) else "on dev"
         taken, why = names[scored.index((best, score))], ""
         if score < most:
-            why = f", since fine-tuned is ahead by less than the noise of {split_sizes(job)['dev']} rows ({noise:.3f})"
+            why = f", since fine-tuned is ahead by less than the noise of {num_rows} rows ({noise:.3f})"
         elif sum(each == score for _, each in scored) > 1:
             why = ", the cheapest of equals"
         sentences.append(f"{title} {where}: {', '.join(names)}; taken is {taken}{why}.")

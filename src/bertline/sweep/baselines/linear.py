@@ -147,7 +147,7 @@ def linear_baseline(
         compute = grid(some)[option][0]
         return replace(predictor, features=compute, weights=model.fitted(compute(some), gold[places], num_labels))
 
-    return replace(baseline, refitted=refitted)
+    return replace(baseline, refitted=refitted if len(rows) == len(given.train) else None)
 
 
 def _fitted(grid: Grid, rows: Any, gold: NDArray[Any], num_labels: int) -> dict[tuple[str, LinearModel], LinearWeights]:
