@@ -79,6 +79,16 @@ def test_every_test_that_ci_names_exists() -> None:
     assert [one for one in headings if f"# {one[1]}\n" not in (ROOT / one[0]).read_text()] == []
 
 
+def test_commands_that_no_test_of_documented_commands_runs_are_on_these_pages() -> None:
+    pages = {page.stem for page in PAGES if re.search(r"^```sh\n", page.read_text(), re.MULTILINE)}
+    for_clusters = {"cluster", "doctor", "several-machines"}  # tests/slurm/test_documented.py
+    # test_dvc_remote.py, test_ray.py, MLflowServer of servers.py, test_transformers_js.py, test_labelled_rows.py; the
+    # notebook runs the same in Python.
+    have_tests = {"share", "ray", "mlflow", "browser", "labelled-rows", "05-your-own-rows"}
+    name_the_hub_or_take_long = {"use", "sweeps", "own-task"}
+    assert pages == for_clusters | have_tests | name_the_hub_or_take_long
+
+
 def test_links_of_pages_that_github_shows_lead_somewhere() -> None:
     for page in PAGES[:2]:
         for link in re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", page.read_text()):

@@ -56,13 +56,6 @@ def clone(template: Path, tmp_path: Path, cluster: SlurmCluster, monkeypatch: py
     return workspace
 
 
-def test_these_pages_have_commands_for_a_cluster() -> None:
-    pages = {page.stem for page in HOWTO.parent.rglob("*.md") if FENCE.search(page.read_text())}
-    # For share.md see test_dvc_remote.py, for ray.md test_ray.py; mlflow.md is started by MLflowServer of servers.py;
-    # use.md has an upload to the Hugging Face hub.
-    assert pages == {"cluster", "doctor", "mlflow", "ray", "several-machines", "share", "use"}
-
-
 def test_the_commands_on_clusters_run(template, tmp_path, cluster, monkeypatch) -> None:
     workspace = Workspace.copied(template, tmp_path / "workspace", cluster)
     workspace.warm()

@@ -25,6 +25,8 @@ _MOST_DECISIONS = 500_000
 """Maximum number of rows times labels that are predicted out of fold."""
 _FEWEST_ROWS, _FEWEST_OF_LABEL = 100, 10
 """Of fewer rows in all, or sources of rows with a label, nothing is claimed: no model could know the label."""
+_TIMES_AS_LIKELY = 3.0
+"""How much likelier another label has to be: to weak models another is a little likelier for many right rows."""
 _WORDS, _VECTORS = LinearModel("linear_svm", 1.0), LinearModel("logistic_regression", 1.0)
 
 
@@ -63,7 +65,7 @@ def ranked(rows: TextRows, labels: Sequence[str], probabilities: NDArray[np.floa
     thresholds[~is_known] = np.inf
     confident = np.where(probabilities >= thresholds, probabilities, -1.0)
     predicted, score = confident.argmax(axis=1), confident.max(axis=1)
-    places = np.flatnonzero((score > own) & is_known[gold])
+    places = np.flatnonzero((score > _TIMES_AS_LIKELY * own) & is_known[gold])
     found = {
         **paired_columns(rows),
         "gold": np.array(labels)[gold],
