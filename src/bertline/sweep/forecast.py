@@ -26,6 +26,7 @@ _MOST_ROWS, _MEASURED_S, _MOST_STEPS = 2_000, 1.5, 6
 # Measured on two cores of an AMD EPYC with MiniLM: seconds that do not depend on the rows (static vectors, report, ONNX
 # files), and seconds of the simple methods for a row.
 _REST_S, _ROW_S = 25.0, 0.01
+_PADDING = 2.5  # batches of contrast are of texts of all lengths
 
 
 def with_forecast(plan: PlannedSweep) -> PlannedSweep:
@@ -46,7 +47,7 @@ def with_forecast(plan: PlannedSweep) -> PlannedSweep:
         return step_s * num_batches * num_epochs_of(replace(run, most_steps=most_steps), num_batches)
 
     def contrastive_s(num_steps: int = few_labels.STEPS) -> float:
-        return step_s * num_steps * few_labels.BATCH_SIZE / config.batch_size
+        return _PADDING * step_s * num_steps * few_labels.BATCH_SIZE / config.batch_size
 
     num_trials = sweep.num_trials if sweep.searched(job.task) else 0
     trained_s, num_read = (num_trials + num_seeds) * full_s(per_epoch), 2 + num_seeds
