@@ -50,7 +50,8 @@ class ScoredBaseline:
 
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     """Read the scores of the baselines."""
-    folder, splits = plan.job.run_folder / "baselines", {"dev", calibration_split(plan.job), *test_splits(plan.job)}
+    folder = plan.job.run_folder / "baselines"
+    splits = dict.fromkeys(["dev", calibration_split(plan.job), *test_splits(plan.job)])  # in one order in each process
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
