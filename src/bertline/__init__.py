@@ -49,7 +49,8 @@ def fit(
     it under `if __name__ == "__main__":`, because seeds are trained in several processes.
 
     Args:
-        train: A data frame, a dataset of `datasets`, or a list of dictionaries.
+        train: A data frame, a dataset of `datasets`, a list of dictionaries, or a path: what `data=` takes, such as a
+            file of any format or a folder with queries, documents and relevances.
         dev: Rows to choose on; None cuts them from train.
         test: Rows to score, once; None cuts them from train.
         text: Column of the text, or of both texts of a pair; for tags, of a list of words, or of a word.

@@ -3,7 +3,6 @@ in dark mode."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -54,13 +53,3 @@ def test_contents_lead_to_sections_and_nothing_leads_elsewhere(visit, pipelines:
         page.evaluate("scrollTo(0, 0)")
     addresses = page.locator("a").evaluate_all("(links) => links.map((link) => link.getAttribute('href'))")
     assert [address for address in addresses if not address.startswith("#")] == ["../pages/data.html"]
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_the_errors_of_a_task_are_whole_at_every_width(visit, pipelines: Path, task: str) -> None:
-    opened = visit((pipelines / f"artifacts/sweep/{task}/errors.html").as_uri(), width=WIDTHS[0])
-    for width in WIDTHS:
-        opened.page.set_viewport_size({"width": width, "height": 900})
-        assert opened.cut() == []
-        assert opened.tiny() == []
-    assert re.search(rf"^{task}", opened.page.locator("h1").inner_text())

@@ -393,7 +393,8 @@ def fit(
         if start_from is not None:
             composed["start_from"] = str(Path(start_from).resolve() if Path(start_from).exists() else start_from)
             resolve_folder(start_of(composed["start_from"]), composed["pretrain"]["start_from_revision"])
-        tables = {split: _columns(split, table, asked) for split, table in splits.items()}
+        paths = {split: str(Path(rows).resolve()) for split, rows in splits.items() if isinstance(rows, str | Path)}
+        tables = {split: _columns(split, table, asked) for split, table in splits.items() if split not in paths}
         files = {
             split: "".join(
                 json.dumps(dict(zip(asked.values(), row, strict=True)), default=_plain) + "\n" for row in rows
@@ -406,8 +407,12 @@ def fit(
         for split, content in files.items():
             write_atomically(folder / f"{split}.jsonl", content)
             composed[split] = str(folder / f"{split}.jsonl")
+        composed |= {"data": paths["train"]} if [*splits] == [*paths] == ["train"] else paths
+        if tables:
+            composed["name"] = composed["name"] or re.sub(r"[^A-Za-z0-9_]+", "_", columns["label_column"] or "labels")
+        else:  # the usual names are found as by the command, if the format has columns at all
+            columns = {key: None if name in ("text", "label") else name for key, name in columns.items()}
         composed |= columns
-        composed["name"] = composed["name"] or re.sub(r"[^A-Za-z0-9_]+", "_", columns["label_column"] or "labels")
         try:
             result = fine_tuned(composed)
         except BertlineError as error:

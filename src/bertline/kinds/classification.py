@@ -298,7 +298,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """Return the shares of the labels in train, for every row, and linear models on n-grams, on what a pair shares
         and on an encoder's vectors."""
         from bertline.sweep.baselines.linear import NAIVE_BAYES, REGRESSIONS, SVMS, LinearModel
-        from bertline.sweep.baselines.vectors import MODELS, TextModels, text_baselines
+        from bertline.sweep.baselines.vectors import MODELS, UNIT_MODELS, TextModels, text_baselines
 
         shares = (self.label_counts(inputs.train) / max(len(inputs.train), 1)).astype(np.float32)
         title = "most frequent labels" if self.config.multi_label else "most frequent label"
@@ -307,6 +307,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             overlap=REGRESSIONS,
             overlap_and_words=[LinearModel("logistic_regression", c) for c in (0.1, 1.0)],
             vectors=MODELS,
+            unit_vectors=UNIT_MODELS,
             titles=("linear model", "logistic regression"),
             gold=lambda rows: rows.labels,
         )

@@ -192,7 +192,6 @@ STAGES = (
             Attachment(path="result/trials.csv", contains_text=False),
             Attachment(path="result/result.json", contains_text=True),
             Attachment(path="result/predictions.parquet", contains_text=True),
-            Attachment(path="result/errors.html", contains_text=True),
         ),
         tables=(
             Table(path="result/predictions.parquet", name="predictions"),

@@ -10,10 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -24,8 +21,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation import verdicts
-from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_atomically, write_json
-from bertline.foundation.formats import count, printable, short_title, signed, with_spread
+from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_json
+from bertline.foundation.formats import count, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import DOUBTFUL, SAVED, ScoredBaseline, label_sets_of
@@ -254,7 +251,8 @@ def _mean(result: Mapping[str, Any], system: str) -> str:
 
 
 NUM_CONFIDENT_ERRORS = 20
-"""Number of confident errors, and of labels that look wrong, in result.json; files beside it have more."""
+"""Number of confident errors, and of labels that look wrong, in result.json; `predictions.parquet` and
+`doubtful_labels.json` have all."""
 _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
@@ -291,7 +289,6 @@ KIND = "sweep"
 FORMAT_VERSION = 4
 STANDING = "standing.json"
 """File of the winner's dev scores by seed and block of rows, with which later versions are compared."""
-_NUM_ERRORS_ON_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +311,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     best = best_seed(plan, outcomes.winners["encoder"])
     comparisons = comparisons_by_split(plan, outcomes.winners, outcomes.baselines)
     predictions = pq.read_table(best.folder(job) / TEST / PREDICTIONS)
-    errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
+    errors = confident_errors(predictions, NUM_CONFIDENT_ERRORS, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
     doubtful = read_json(job.run_folder / "baselines" / DOUBTFUL)
@@ -357,7 +354,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
         **({"importances": shares} if (shares := importances(outcomes.trials["encoder"])) else {}),
         "details": reading["details"],
-        "examples": {"confident_errors": errors[:NUM_CONFIDENT_ERRORS]},
+        "examples": {"confident_errors": errors},
         "doubtful_labels": {
             "number": len(doubtful),
             "rows": [{key: _shortened(value) for key, value in row.items()} for row in doubtful[:NUM_CONFIDENT_ERRORS]],
@@ -391,7 +388,6 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         for split in test_splits(job):
             name = file_of(PREDICTIONS, split)
             shutil.copyfile(best.folder(job) / TEST / name, folder / name)
-        write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
         start = plan.starts["encoder"]
         kind = kind_of(job, start)
         shutil.copytree(best.folder(job) / MODEL, folder / "best")  # a folder that `bertline.load` opens
@@ -542,53 +538,3 @@ def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) ->
             seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
             share = f"{curve[-1][0]:.4g}" if curve else ""
             writer.writerow([arm, trial.number, trial.state.name, last_dev(trial), share, seconds, *point])
-
-
-def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, Any]], num_rows: int) -> None:
-    """Write a standalone page of the `confident_errors` of a test split with `num_rows` rows."""
-    some = f"{len(errors)} of the wrong answers on {num_rows:,} test rows, those first that the model was surest of."
-    intro = some if errors else f"None of the {num_rows:,} test rows was answered wrong."
-    if any(_aligned(error) for error in errors):
-        intro += " Below each word or sentence stands its right label, and if the model was wrong, then what it said."
-    page = Template(files("bertline.sweep").joinpath("errors_page.html").read_text(encoding="utf-8"))
-    title, body = escape(f"{task}: most confident errors"), "".join(map(_article, errors))
-    write_atomically(path, printable(page.substitute(title=title, intro=intro, body=body)))
-
-
-def _article(error: Mapping[str, Any]) -> str:
-    """Return the HTML of an error: the units of the row with their labels, else its inputs, the right answer and the
-    predicted one; of a search, the text of a document and not its id."""
-    sure = f", {error['score']:.3f}" if isinstance(error["score"], float) else ""
-    if (aligned := _aligned(error)) is not None:
-        name, units = aligned
-        terms = [(f"{name}{sure}", f'<p class="units">{"".join(_unit(*unit) for unit in units)}</p>', "")]
-    else:
-        hidden = (*_VERDICT, "first_document", "right_document")
-        shown = [(name, value, "") for name, value in error.items() if name not in hidden and value is not None]
-        shown.append(("right", error.get("right_document") or error["gold"], "gold"))
-        shown.append((f"predicted{sure}", error.get("first_document") or error["predicted"], "predicted"))
-        texts = (" · ".join(map(str, value)) if isinstance(value, list) else str(value) for _, value, _ in shown)
-        terms = [(name, escape(text), css) for (name, _, css), text in zip(shown, texts, strict=True)]
-    listed = (f'<dt>{escape(name.replace("_", " "))}</dt><dd class="{css}">{html}</dd>\n' for name, html, css in terms)
-    return f"<article>\n<small>{escape(str(error['id']))}</small>\n<dl>{''.join(listed)}</dl>\n</article>\n"
-
-
-def _aligned(error: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, str]]] | None:
-    """Return the words or sentences of a row, each with its right and its predicted label; None without such."""
-    gold, predicted = (
-        list(map(str, labels)) if isinstance(labels, list) else str(labels).split(" ")
-        for labels in (error["gold"], error["predicted"])
-    )
-    for name in ("words", "sentences"):
-        units = error.get(name)
-        if isinstance(units, list) and len(gold) == len(predicted) >= len(units) > 0:
-            return name, list(zip(units, gold, predicted, strict=False))  # long lists of words are cut
-    return None
-
-
-def _unit(unit: str, gold: str, predicted: str) -> str:
-    """Return a word with its label below it; if it is wrong, the right label and then the predicted one."""
-    labels = f'<small class="gold">{escape(gold)}</small>' if gold != "O" or gold != predicted else ""
-    if gold != predicted:
-        labels += f'<small class="predicted">{escape(predicted)}</small>'
-    return f"<span>{escape(unit)}{labels}</span>"

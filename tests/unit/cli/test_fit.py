@@ -103,6 +103,28 @@ def test_spans_tags_and_columns_of_labels_are_read_as_from_files(
         bertline.fit([good, {**good, **row}, good], **columns, start_from="start", **quick)
 
 
+def test_a_path_is_what_data_names(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def task(composed: dict[str, Any]) -> None:
+        ((name, settings),) = composed["tasks"].items()
+        raise DataError(f"{name}, {settings['kind']}, {settings['source'].get('text_column')}")
+
+    monkeypatch.setattr("bertline.cli.finetune.run_stages", task)
+    (here / "library").mkdir()
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"):
+        (here / "library" / name).touch()
+    for name, text in {"books.csv": "review", "read.csv": "body", "unread.csv": "body"}.items():
+        (here / name).write_text(f"{text},label\nfine,1\npoor,0\n")
+    quick = {key: value for key, value in QUICK.items() if key not in ("threshold_metric", "max_length")}
+    with pytest.raises(DataError, match="^search, retrieval"):
+        bertline.fit(here / "library", start_from="start", **quick)
+    with pytest.raises(DataError, match="^books, classification, review"):
+        bertline.fit("books.csv", start_from="start", **quick)
+    with pytest.raises(DataError, match="^read, classification, body"):
+        bertline.fit(Path("read.csv"), test="unread.csv", text="body", start_from="start", **quick)
+    with pytest.raises(DataError, match=r"no\.csv, which is not a file"):
+        bertline.fit("no.csv", start_from="start", **quick)
+
+
 def test_what_cannot_be_read_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"train has no column 'text' \(text\)\. It has 'body', 'even', 'who'"):
         bertline.fit(rows(), label="even", start_from="start")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
-from bertline.sweep.results import confident_errors, write_errors_page
+from bertline.sweep.results import confident_errors
 
 
 def predictions(correct, score, texts=None):
@@ -42,43 +41,3 @@ def test_where_being_right_has_degrees_less_than_half_is_wrong_and_the_worst_of_
 def test_long_inputs_are_cut():
     (error,) = confident_errors(predictions([False], [0.9], texts=["a" * 5000]), 1, right_from=0.5)
     assert 2000 < len(error["text"]) < 2010
-
-
-def test_the_page_shows_texts_as_texts(tmp_path):
-    path = tmp_path / "errors.html"
-    table = predictions([False], [0.9], texts=["<script>alert('x')</script> & more"])
-    errors = confident_errors(table, 5, right_from=0.5)
-    write_errors_page(path, task="<task>", errors=errors, num_rows=7)
-    page = path.read_text()
-    assert "&lt;script&gt;" in page
-    assert "<script>" not in page and "<task>" not in page
-    assert "1 of the wrong answers on 7 test rows" in page
-    write_errors_page(path, task="task", errors=[], num_rows=7)
-    assert "None of the 7 test rows was answered wrong" in path.read_text()
-
-
-def page_of(tmp_path, error):
-    write_errors_page(tmp_path / "errors.html", task="task", errors=[{"id": "1", "score": 0.9, **error}], num_rows=7)
-    return (tmp_path / "errors.html").read_text()
-
-
-@pytest.mark.parametrize("as_list", [False, True])
-def test_labels_of_words_stand_below_their_words(tmp_path, as_list):
-    words, gold, predicted = ["Ada", "met", "<Bob>"], ["B-person", "O", "O"], ["B-person", "O", "B-person"]
-    labels = {name: of if as_list else " ".join(of) for name, of in (("gold", gold), ("predicted", predicted))}
-    page = page_of(tmp_path, {"text": " ".join(words), "words": words, **labels})
-    assert '<span>Ada<small class="gold">B-person</small></span>' in page
-    assert "<span>met</span>" in page  # right, and outside of every entity
-    assert '<span>&lt;Bob&gt;<small class="gold">O</small><small class="predicted">B-person</small></span>' in page
-    assert "<dt>words, 0.900</dt>" in page and "<dt>text</dt>" not in page
-    assert "Below each word" in page
-
-
-def test_a_search_shows_the_texts_of_documents_and_not_their_ids(tmp_path):
-    texts = {"first_document": "On <air>.", "right_document": "On wings."}
-    error = {"query": "wings", "gold": "d1, d7", "predicted": "d2", **texts}
-    page = page_of(tmp_path, error)
-    assert '<dt>right</dt><dd class="gold">On wings.</dd>' in page
-    assert '<dt>predicted, 0.900</dt><dd class="predicted">On &lt;air&gt;.</dd>' in page
-    assert "d1" not in page and "d2" not in page
-    assert '<dd class="gold">d1, d7</dd>' in page_of(tmp_path, {**error, "right_document": ""})  # no such text

@@ -30,6 +30,7 @@ from bertline.linear.features import (
     standardised,
 )
 from bertline.linear.model import Clipped, one_thread
+from bertline.modeling.text_vectors import pooling_of
 from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.linear import Grid, LinearModel, linear_baseline, tagged_by, window_tagger
 from bertline.tasks.stored_rows import TaggedRows
@@ -61,7 +62,9 @@ _THRESHOLDS = tuple(step / 4 for step in range(-2, 19))
 """Thresholds for tagging: logistic regression over few features is easily too confident of O."""
 _LEAST_DEVIATION = 1e-6
 MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
-"""Linear models on vectors from which dev chooses."""
+"""Linear models on standardised vectors from which dev chooses."""
+UNIT_MODELS = tuple(LinearModel("logistic_regression", c) for c in (1.0, 10.0, 100.0))
+"""Those on vectors of length 1, whose values are small."""
 
 
 class FrozenEncoder:
@@ -73,6 +76,7 @@ class FrozenEncoder:
 
     def __init__(self, folder: Path, machine: Machine, *, max_length: int) -> None:
         self.tokenizer = Tokenizer.load(folder)
+        self.pooling = pooling_of(folder)
         self._folder, self._machine, self._max_length = folder, machine, max_length
         self._read: dict[str, Vectors] = {}
 
@@ -191,6 +195,7 @@ class TextModels:
     """Models of what the two texts of a pair share."""
     overlap_and_words: Sequence[LinearModel]
     vectors: Sequence[LinearModel]
+    unit_vectors: Sequence[LinearModel] = ()
     titles: tuple[str, str]
     """Name of the models of n-grams, and of the others."""
     gold: Callable[[Any], NDArray[Any]]
@@ -220,8 +225,11 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
         }
 
     def of_vectors(name: Name) -> Callable[[Any], Grid]:
+        has_units = name == "frozen_encoder" and models.unit_vectors
+        units: Grid = {"length 1": (unit_features(given), models.unit_vectors)} if has_units else {}
         return lambda rows: {
-            option: (compute, models.vectors) for option, compute in text_features(name, given, rows).items()
+            **units,
+            **{option: (compute, models.vectors) for option, compute in text_features(name, given, rows).items()},
         }
 
     made = []
@@ -251,6 +259,13 @@ def text_features(name: Name, given: BaselineInputs, train: Any) -> dict[str, Ca
     return {
         option: standardised(partial(of_texts, vectors), train, least=_LEAST_DEVIATION) for option, vectors in choices
     }
+
+
+def unit_features(given: BaselineInputs) -> Callable[[Any], Vectors]:
+    """Return a function from rows to vectors of length 1, pooled as the encoder's folder says (`pooling_of`)."""
+    assert given.encoder is not None
+    vectors = given.encoder.choices([])[given.encoder.pooling]
+    return lambda rows: of_both_texts([unit(vectors(texts)) for texts in columns(rows)])
 
 
 def of_both_texts(found: list[Vectors]) -> Vectors:
