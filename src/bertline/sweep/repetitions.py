@@ -122,13 +122,19 @@ def can_have_methods(plan: PlannedSweep) -> bool:
     return has_one_label(task) and not task.teacher and split_sizes(plan.job)["train"] <= _MOST_ROWS
 
 
-def refuse_method(plan: PlannedSweep) -> None:
-    """Check that the method can be had that `fine_tuning` names instead of `full`.
+def check_method(plan: PlannedSweep) -> None:
+    """Check that the method can be had that `fine_tuning` names instead of `full`, and that early stopping has a dev.
 
     Raises:
-        ConfigError: It cannot.
+        ConfigError: One cannot be had.
     """
     job, method = plan.job, plan.fine_tuning.method
+    if plan.fine_tuning.early_stopping_epochs is not None and has_folds(job):
+        key, rows = job.sweep.deciding(job.task_name, job.task, "early_stopping_epochs"), split_sizes(job)["train"]
+        raise ConfigError(
+            f"{key} needs rows that no model learns from, and below {job.sweep.fold_rows} rows all are learned from "
+            f"({job.task_name} has {rows} besides test). Give a dev file, set sweep.fold_rows to 0, or leave it out."
+        )
     if method != "full" and not can_have_methods(plan):
         key, rows = job.sweep.deciding(job.task_name, job.task, "method"), split_sizes(job)["train"]
         raise ConfigError(

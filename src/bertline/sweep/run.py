@@ -48,7 +48,7 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
         job.run_folder.mkdir(parents=True, exist_ok=True)
     planned_points(job.sweep, job.task)  # raises for an invalid space before any work
     plan = bench.planned(job)
-    repetitions.refuse_method(plan)
+    repetitions.check_method(plan)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
         check_options(bench.kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
         if (start.folder / MODULES_NAME).is_file():

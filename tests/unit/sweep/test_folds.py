@@ -134,16 +134,25 @@ def test_the_method_that_does_best_out_of_fold_is_taken_and_fine_tuning_if_beyon
 
 def test_a_method_named_by_hand_is_the_only_one_and_refused_where_it_cannot_be_had(job, monkeypatch):
     plan = planned(job(method="frozen"))
-    repetitions.refuse_method(plan)
+    repetitions.check_method(plan)
     assert repetitions.methods_tried(plan, {"encoder": [{}]}) == []
     words = r"sweep\.fine_tuning\.method is frozen .* one label a row.* 100 train rows; .* is classification of 192\."
     monkeypatch.setattr(repetitions, "_MOST_ROWS", 100)
     with pytest.raises(ConfigError, match=words):
-        repetitions.refuse_method(plan)
+        repetitions.check_method(plan)
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="one label a row"):
-        repetitions.refuse_method(planned(job(method="contrastive", multi_label=True)))
-    repetitions.refuse_method(planned(job(multi_label=True)))
+        repetitions.check_method(planned(job(method="contrastive", multi_label=True)))
+    repetitions.check_method(planned(job(multi_label=True)))
+
+
+def test_early_stopping_is_refused_where_no_row_is_kept_from_training(job):
+    stopping = {"fine_tuning": {"early_stopping_epochs": 2}}
+    with pytest.raises(
+        ConfigError, match=r"fine_tuning\.early_stopping_epochs needs rows .* below 300 rows .* has 192"
+    ):
+        repetitions.check_method(planned(job(**stopping)))
+    repetitions.check_method(planned(job(0, **stopping)))
 
 
 def test_baselines_on_folds_do_not_predict_rows_that_they_learned(inputs):
