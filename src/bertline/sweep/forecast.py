@@ -25,8 +25,8 @@ from bertline.training.groupwise import clip_gradients
 _MOST_ROWS, _MEASURED_S, _MOST_STEPS = 2_000, 1.5, 6
 # Measured on two cores of an AMD EPYC with MiniLM: seconds that do not depend on the rows (static vectors, report, ONNX
 # files), and seconds of the simple methods for a row.
-_REST_S, _ROW_S = 25.0, 0.01
-_PADDING = 2.5  # batches of contrast are of texts of all lengths
+_REST_S, _ROW_S = 30.0, 0.01
+_PADDING = 2.0  # batches of contrast are of texts of all lengths
 
 
 def with_forecast(plan: PlannedSweep) -> PlannedSweep:
