@@ -49,15 +49,18 @@ def with_forecast(plan: PlannedSweep) -> PlannedSweep:
     def contrastive_s(num_steps: int = few_labels.STEPS) -> float:
         return _PADDING * step_s * num_steps * few_labels.BATCH_SIZE / config.batch_size
 
-    num_trials = sweep.num_trials if sweep.searched(job.task) else 0
-    trained_s, num_read = (num_trials + num_seeds) * full_s(per_epoch), 2 + num_seeds
-    if config.method != "full":
-        trained_s = num_seeds * contrastive_s() if config.method == "contrastive" else 0.0
-    elif methods_tried(plan, {"encoder": [{}]}) and has_folds(job):
-        of_fold = full_s(max(per_epoch * 4 // 5, 1), STEPS_IN_A_FOLD) + contrastive_s(few_labels.STEPS // 2)
-        trained_s, num_read = NUM_FOLDS * of_fold + num_seeds * contrastive_s(), num_read + 2 * NUM_FOLDS
-    elif methods_tried(plan, {"encoder": [{}]}):
-        trained_s = (full_s(per_epoch) + contrastive_s()) * (num_seeds + 1) / 2
+    seed_s = {"frozen": 0.0, "contrastive": contrastive_s(), "full": full_s(per_epoch)}
+    tried = [one.params.get("method", "full") for one in methods_tried(plan, {"encoder": [{}]})]
+    trained_s, num_read = num_seeds * seed_s["contrastive" if tried else config.method], 2 + num_seeds
+    if has_folds(job):
+        of_full = full_s(max(per_epoch * 4 // 5, 1), STEPS_IN_A_FOLD)
+        fold_s = {"frozen": 0.0, "contrastive": contrastive_s(few_labels.STEPS // 2), "full": of_full}
+        methods = tried or [config.method]
+        trained_s += NUM_FOLDS * sum(fold_s[method] for method in methods)
+        num_read += NUM_FOLDS * len(methods)
+    elif tried:
+        trained_s = (seed_s["full"] + seed_s["contrastive"]) * (num_seeds + 1) / 2
+    trained_s += (sweep.num_trials if sweep.searched(job.task) else 0) * seed_s["full"]
     read_s = (sizes["train"] + sizes["test"]) * step_s / config.batch_size / 3  # without gradients
     arms = sum(arm.startswith("encoder") for arm in plan.starts)
     at_once = min(num_sweep_workers(job.runtime), len(usable_cores()))

@@ -55,7 +55,7 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
             say(f"{start.folder}: fine-tuning and baselines take its encoder alone, without what {MODULES_NAME} names")
     if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
         bench.Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
-    if a_person_waits := len(job.sweep.methods) > 1:  # as of `bertline finetune`
+    if a_person_waits := len(job.sweep.methods) > 1 or job.sweep.fold_rows > 0:  # as of `bertline finetune`
         plan = with_forecast(plan)
     notes = notes_before(plan)
     with leading(plan) as leader:

@@ -94,8 +94,11 @@ def test_a_forecast_follows_from_the_plan_and_the_seconds_of_a_step(inputs, job,
         seconds(job(**each)) - rest for each in ({"method": "frozen"}, {"method": "contrastive"}, {})
     )
     batch_size = planned(job()).fine_tuning.batch_size
-    assert contrastive - frozen == pytest.approx(2.0 * 2 * 40 * 32 / batch_size, abs=0.5)  # padded, two seeds
-    assert folds - contrastive > 2.0 * 5 * 20 * 32 / batch_size  # and all that only chooses
+    padded = 2.0 * 32 / batch_size
+    assert contrastive - frozen == pytest.approx(padded * (2 * 40 + 5 * 20), abs=0.5)  # two seeds, and folds of half
+    assert folds - contrastive > 5 * 20  # fine-tuning in a fold only chooses
+    alone = replace(job(), sweep=replace(job().sweep, methods=("full",)))
+    assert seconds(alone) - rest > 5 * 20 + 2 * 24  # two epochs of ten steps in a fold, of twelve a seed
     twice = replace(job(fold_rows=0), sweep=replace(job(fold_rows=0).sweep, num_seeds=5))
     assert seconds(twice) - rest == pytest.approx(2 * (seconds(job(fold_rows=0)) - rest), rel=0.1)
 
