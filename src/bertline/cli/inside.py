@@ -19,7 +19,7 @@ def look(arguments: list[str]) -> None:
 
         bertline look "The animal did not cross the street because it was tired."
         bertline look "Is it open?" --pair "It closes at nine." --model FOLDER_OR_NAME
-        bertline look "The function returns a ___ of integers." --against artifacts/export/docs_library
+        bertline look "The function returns a ___ of integers." --against artifacts/export/docs_match
 
     Without --model it takes the newest of artifacts/ and runs/. --against FOLDER_OR_NAME shows a second model side by
     side, and --out FILE names the page (look.html). The page needs no network.
@@ -49,7 +49,7 @@ def heads(arguments: list[str]) -> None:
 
         bertline heads --treebank dev.conllu --test test.conllu --model FOLDER_OR_NAME
         bertline heads --treebank dev.conllu --ablate 100            also the loss without each head
-        bertline heads --treebank dev.conllu --ablate 200 --task artifacts/export/docs_library --rows rows.csv
+        bertline heads --treebank dev.conllu --ablate 200 --task artifacts/export/docs_match --rows rows.csv
 
     Heads are chosen on the first file and scored on the second; a single file is cut in two halves. Without --model it
     takes the newest of artifacts/ and runs/. It writes heads.json and heads.png to --out (default: heads). --ablate
