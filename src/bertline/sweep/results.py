@@ -144,12 +144,13 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], ver
     return {"pairs": of_pairs, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
 
 
-def winner_part(result: Mapping[str, Any], saved: str | None, noise: float = 0.0) -> dict[str, Any]:
+def winner_part(result: Mapping[str, Any], saved: str | None, noise: float) -> dict[str, Any]:
     """Return the `winner` part of result.json: the `name` of what is exported, the encoder or the baseline that is
     `saved` if it does as well on dev, and a `sentence` if that or a method that no folder holds does as well.
 
-    With `noise`, the standard error of the difference on folds of few rows, the baseline must be ahead by more: of many
-    settings of simple methods one is often as good by chance.
+    The baseline must be ahead by more than `noise`, the standard error of the difference: of many settings of simple
+    methods one is often as good by chance. Without noise, as where both are right on the same rows, the cheaper of
+    equals is taken.
     """
     encoder, baselines, metric = result["arms"][ENCODER], result["baselines"], metric_name(result["metric"])
     where = "on the folds" if result["folds"] else "on dev"
@@ -160,7 +161,7 @@ def winner_part(result: Mapping[str, Any], saved: str | None, noise: float = 0.0
     is_noise = bool(noise) and saved is not None and 0 <= dev[saved] - dev[ENCODER] <= noise
     if is_noise:
         title, scores = baselines[saved]["title"], f"{metric} {dev[saved]:.3f} against {dev[ENCODER]:.3f}"
-        sentences.append(f"Exported: the encoder, since what {title} has more {where} is within the noise ({scores}).")
+        sentences.append(f"Exported: the encoder; {title} is no better {where} beyond the noise ({scores}).")
     elif saved is not None and dev[saved] >= dev[ENCODER]:
         name, title = saved, baselines[saved]["title"]
         better = f"does better {where} than the encoder ({metric} {dev[name]:.3f} against {dev[ENCODER]:.3f}) and is"
@@ -367,9 +368,10 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     result["winner"] = {"name": ENCODER, "sentence": ""}
     if job.sweep.exported == "winner":
         noise = 0.0
-        if result["folds"] and saved is not None:
-            low, high = verdicts.compared(*(on_dev(plan, outcomes, one) for one in (ENCODER, saved))).interval or (0, 0)
-            noise = (high - low) / 4
+        if saved is not None:
+            ours, theirs = (on_dev(plan, outcomes, one) for one in (ENCODER, saved))
+            low, high = verdicts.compared(ours, theirs).interval or (0, 0)
+            noise = 0.0 if np.allclose(ours.blocks, theirs.blocks) else (high - low) / 4
         result["winner"] = winner_part(result, saved, noise)
     result["conclusion"] = conclusion(result, comparisons["test"])
     result["conclusion"]["sentence"] = f"{result['conclusion']['sentence']} {result['winner']['sentence']}".strip()

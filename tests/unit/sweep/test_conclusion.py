@@ -117,7 +117,7 @@ def won(encoder, ngrams, *, other=0.1, saved="ngrams", combined=None, noise=0.0)
     baselines = {"other": {"title": "BM25", "dev": other}, "ngrams": {"title": "character n-grams", "dev": ngrams}}
     if saved:
         baselines[saved]["ms_per_row"] = 0.05
-    result = {"task": "sst2", "metric": "accuracy", "folds": noise > 0, "arms": arms, "baselines": baselines}
+    result = {"task": "sst2", "metric": "accuracy", "folds": False, "arms": arms, "baselines": baselines}
     found = winner_part(result, saved, noise)
     return found["name"], found["sentence"]
 
@@ -134,12 +134,11 @@ def test_dev_chooses_what_is_exported_and_of_equals_the_cheaper():
     assert won(0.65, float("nan")) == ("encoder", "")
 
 
-def test_on_folds_a_simple_method_must_be_ahead_by_more_than_the_noise():
+def test_a_simple_method_must_be_ahead_by_more_than_the_noise():
     assert won(0.65, 0.8, noise=0.1)[0] == "ngrams"
     assert won(0.75, 0.8, noise=0.1) == (
         "encoder",
-        "Exported: the encoder, since what character n-grams has more on the folds is within the noise (accuracy 0.800 "
-        "against 0.750).",
+        "Exported: the encoder; character n-grams is no better on dev beyond the noise (accuracy 0.800 against 0.750).",
     )
     assert won(0.75, 0.75, noise=0.1)[0] == "encoder"
     assert won(0.75, 0.6, noise=0.1) == ("encoder", "")
