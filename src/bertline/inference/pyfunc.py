@@ -116,7 +116,7 @@ class ServedModel:
 
         Args:
             model_input: Columns `inputs`; lists may be arrays.
-            params: `top_k` of a retrieval model; None is the default.
+            params: `top_k` of a retrieval model; `coverage` of a classifier with label sets, 0 for none.
 
         Raises:
             MlflowException: A column is missing or unknown, a value is null, an empty list or of another type, there
@@ -133,6 +133,8 @@ class ServedModel:
                 if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
                     raise DataError(f"top_k is {top_k!r}; expected a whole number, at least 1.")
                 predictor.top_k = int(top_k)
+            elif isinstance(predictor, TaskPredictor):
+                predictor = predictor.covering((params or {}).get("coverage") or None)
             rows = predictor.file_outputs(*values)
         if in_server():
             return rows
@@ -149,11 +151,14 @@ def serving_of(folder: Path, *, dataset: tuple[str, str] | None) -> Serving:
     is_wrapped = not is_linear and FAMILIES[loaded.encoder.config.family].wrapping is not None
     pair = loaded.task is not None and bool(loaded.task.kind.config.reads_pairs)
     inputs = {str(column.name): column.holds for column in model.inputs(pair=pair)}
+    params: dict[str, float] = {"top_k": predictor.top_k} if isinstance(predictor, GivenDocuments) else {}
+    if isinstance(predictor, TaskPredictor) and predictor.label_sets is not None:
+        params["coverage"] = 0.0
     return Serving(
         loader_module=__name__,
         inputs=inputs,
         outputs=predictor.output_schema(),
-        params={"top_k": predictor.top_k} if isinstance(predictor, GivenDocuments) else {},
+        params=params,
         settings=asdict(ServingSettings()),
         example={
             name: _EXAMPLE.get(name, list(_SENTENCES) if holds == "texts" else _SENTENCES[0])

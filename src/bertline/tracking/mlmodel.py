@@ -62,7 +62,8 @@ def signature_of(serving: Serving) -> ModelSignature:
     """Return MLflow's signature: the columns with their types, and the parameters with their defaults."""
     inputs = Schema([ColSpec(_INPUT_TYPES[holds], name) for name, holds in serving.inputs.items()])
     outputs = Schema([ColSpec(_type_of(field.type), field.name) for field in serving.outputs])
-    params = ParamSchema([ParamSpec(name, DataType.long, default) for name, default in serving.params.items()])
+    types = {int: DataType.long, float: DataType.double}
+    params = ParamSchema([ParamSpec(name, types[type(default)], default) for name, default in serving.params.items()])
     return ModelSignature(inputs, outputs, params if serving.params else None)
 
 

@@ -59,7 +59,7 @@ class Serving:
     inputs: Mapping[str, str]
     """What each column holds: `text`, `texts` (a list) or `text or texts`. All are required."""
     outputs: pa.Schema
-    params: Mapping[str, int]
+    params: Mapping[str, float]
     """Parameters of a request with their defaults."""
     settings: Mapping[str, Any]
     """Settings of the loader with their defaults."""
