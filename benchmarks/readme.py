@@ -672,7 +672,38 @@ def large_rows() -> str:
     return "\n".join(lines)
 
 
+_FEW_LABELS = {"bertline": "`bertline finetune`", "setfit": "SetFit", "frozen": "frozen vectors", "tfidf": "TF-IDF"}
+_FEW_LABELS_SETS = {"sst2": "SST-2", "trec": "TREC", "genres": "genres", "topics": "topics", "sick": "SICK"}
+
+
+def few_labels() -> str:
+    """Return the accuracy from few labels against peers, a row for each set and number of rows a class."""
+    found = _read(RESULTS / "few_labels.json")
+    whole = {name.rsplit(" ", 1)[0]: list[dict[str, Any]]() for name in found["settings"]}
+    for name, systems in found["settings"].items():
+        if systems.keys() >= _FEW_LABELS.keys():
+            whole[name.rsplit(" ", 1)[0]].append(systems)
+    lines = [
+        f"| rows a class | set | draws | {' | '.join(_FEW_LABELS.values())} |",
+        f"|---|---|---|{'---|' * len(_FEW_LABELS)}",
+    ]
+    for size, name in ((size, name) for size in (8, 16, 64) for name in _FEW_LABELS_SETS):
+        if draws := whole.get(f"{name} {size}"):
+            scores = [f"{statistics.fmean(one[system]['score'] for one in draws):.3f}" for system in _FEW_LABELS]
+            lines.append(f"| {size} | {_FEW_LABELS_SETS[name]} | {len(draws)} | {' | '.join(scores)} |")
+    summary = found["summary"]
+    means = ", ".join(f"{title} {summary['mean'][system]:.3f}" for system, title in _FEW_LABELS.items())
+    below = ", ".join(
+        f"{_FEW_LABELS_SETS[name.split()[0]]} with {name.split()[1]} ({signed(gap)})"
+        for name, gap in summary["below"].items()
+    )
+    told = f"More than 0.02 below the best of them: {below or 'none'}"
+    time = f"{summary['time_ratio']['processor_s']:.2f} of SetFit's processor time"
+    return "\n".join([*lines, "", f"Means of these {summary['num_settings']} settings: {means}. {told}. Time: {time}."])
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
+    "few_labels": few_labels,
     "large_rows": large_rows,
     "distil": distil,
     "heads": heads,
