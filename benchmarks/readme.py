@@ -699,7 +699,7 @@ def few_labels() -> str:
     )
     told = f"More than 0.02 below the best of them: {below or 'none'}"
     time = f"{summary['time_ratio']['processor_s']:.2f} of SetFit's processor time"
-    return "\n".join([*lines, "", f"Means of these {summary['num_settings']} settings: {means}. {told}. Time: {time}."])
+    return "\n".join([*lines, "", f"Means of these {summary['num_settings']} settings: {means}. {told}. It took {time}."])
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {

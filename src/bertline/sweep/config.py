@@ -110,9 +110,9 @@ class SweepConfig:
     to answer which is best on one's own task: a table of all, and a verdict on every two."""
     exported: Literal["own", "best", "winner"]
     """What is exported and registered: `own`, the encoder that the task starts from; `best`, the encoder of all with
-    the best mean on dev; or `winner`, that or, if it does as well on dev, the best of the baselines that a folder can
-    hold (n-grams, what a pair shares, the tagger over a window of words), with the encoder beside it. If the best of
-    several encoders is asked for, none is run from random weights."""
+    the best mean on dev; or `winner`, that or, if it is ahead on dev beyond the noise, the best of the baselines that a
+    folder can hold (n-grams, what a pair shares, the tagger over a window of words), with the encoder beside it.
+    If the best of several encoders is asked for, none is run from random weights."""
     methods: tuple[Literal["frozen", "contrastive", "full"], ...] = ("full",)
     """Ways to learn from labels (`FineTuningConfig.method`), the cheapest first; dev chooses by one seed, among equals
     the first, and `full` only if it is ahead by more than a standard error. Other kinds than classification, and tasks

@@ -146,7 +146,7 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], ver
 
 def winner_part(result: Mapping[str, Any], saved: str | None, noise: float) -> dict[str, Any]:
     """Return the `winner` part of result.json: the `name` of what is exported, the encoder or the baseline that is
-    `saved` if it does as well on dev, and a `sentence` if that or a method that no folder holds does as well.
+    `saved` if it does better on dev, and a `sentence` if that or a method that no folder holds does.
 
     The baseline must be ahead by more than `noise`, the standard error of the difference: of many settings of simple
     methods one is often as good by chance. Without noise, as where both are right on the same rows, the cheaper of
