@@ -698,8 +698,8 @@ def few_labels() -> str:
         for name, gap in summary["below"].items()
     )
     told = f"More than 0.02 below the best of them: {below or 'none'}"
-    time = f"{summary['time_ratio']['processor_s']:.2f} of SetFit's processor time"
-    return "\n".join([*lines, "", f"Means of these {summary['num_settings']} settings: {means}. {told}. It took {time}."])
+    time = f"It took {summary['time_ratio']['processor_s']:.2f} of SetFit's processor time"
+    return "\n".join([*lines, "", f"Means of these {summary['num_settings']} settings: {means}. {told}. {time}."])
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
