@@ -123,7 +123,7 @@ def can_have_methods(plan: PlannedSweep) -> bool:
 
 
 def check_method(plan: PlannedSweep) -> None:
-    """Check that the method can be had that `fine_tuning` names instead of `full`, and that early stopping has a dev.
+    """Check that a task can have the methods that are asked for instead of `full`, and that early stopping has a dev.
 
     Raises:
         ConfigError: One cannot be had.
@@ -135,12 +135,11 @@ def check_method(plan: PlannedSweep) -> None:
             f"{key} needs rows that no model learns from, and below {job.sweep.fold_rows} rows all are learned from "
             f"({job.task_name} has {rows} besides test). Give a dev file, set sweep.fold_rows to 0, or leave it out."
         )
-    if method != "full" and not can_have_methods(plan):
-        key, rows = job.sweep.deciding(job.task_name, job.task, "method"), split_sizes(job)["train"]
+    if (method != "full" or "full" not in job.sweep.methods) and not can_have_methods(plan):
+        named = "sweep.methods is without full" if method == "full" else f"the method is {method} (quick=true)"
         raise ConfigError(
-            f"{key} is {method} (frozen with quick=true), which is for classification with one label a row, without a "
-            f"teacher, of at most {_MOST_ROWS:,} train rows; {job.task_name} is {job.task.kind} of {rows:,}. Set it to "
-            "full, or leave quick out."
+            f"{named}: others are for classification with one label a row, without a teacher, of at most "
+            f"{_MOST_ROWS:,} train rows; {job.task_name} is {job.task.kind} of {split_sizes(job)['train']:,}."
         )
 
 

@@ -139,7 +139,7 @@ def test_a_method_named_by_hand_is_the_only_one_and_refused_where_it_cannot_be_h
     plan = planned(job(method="frozen"))
     repetitions.check_method(plan)
     assert repetitions.methods_tried(plan, {"encoder": [{}]}) == []
-    words = r"sweep\.fine_tuning\.method is frozen .* one label a row.* 100 train rows; .* is classification of 192\."
+    words = r"method is frozen \(quick=true\): .* one label a row.* 100 train rows; .* is classification of 192\."
     monkeypatch.setattr(repetitions, "_MOST_ROWS", 100)
     with pytest.raises(ConfigError, match=words):
         repetitions.check_method(plan)
@@ -147,6 +147,9 @@ def test_a_method_named_by_hand_is_the_only_one_and_refused_where_it_cannot_be_h
     with pytest.raises(ConfigError, match="one label a row"):
         repetitions.check_method(planned(job(method="contrastive", multi_label=True)))
     repetitions.check_method(planned(job(multi_label=True)))
+    lacking = replace(job(multi_label=True), sweep=replace(job().sweep, methods=("frozen",)))
+    with pytest.raises(ConfigError, match="sweep.methods is without full"):
+        repetitions.check_method(planned(lacking))
 
 
 def test_early_stopping_is_refused_where_no_row_is_kept_from_training(job):
