@@ -163,8 +163,8 @@ def with_best_methods(
     """Return the points of each arm, those of an encoder by its best method on dev, the first of equals, and a sentence
     for each choice.
 
-    `full` has to be ahead by more than the standard error of a share of so many rows: it trains most, and what it has
-    more on a few rows is mostly chance.
+    `full` has to be ahead by more than the standard error of a share of so many rows, on folds by two: it trains most,
+    what it has more on a few rows is mostly chance, and its steps in a fold are a fraction of those that follow.
     """
     job, chosen, sentences = plan.job, dict(points), []
     for arm, of_arm in itertools.groupby(tried, lambda one: one.arm):
@@ -174,7 +174,7 @@ def with_best_methods(
         names = [f"{METHODS[str(one.params.get('method', 'full'))]} {score:.3f}" for one, score in scored]
         most, num_rows = max(score for _, score in scored), split_sizes(job)["dev"]
         share = min(max(most, 1 / num_rows), 1 - 1 / num_rows)  # also of a perfect score, and of negative losses
-        noise = math.sqrt(share * (1 - share) / num_rows)
+        noise = (2 if has_folds(job) else 1) * math.sqrt(share * (1 - share) / num_rows)
         best, score = max(scored, key=lambda pair: pair[1] - ("method" not in pair[0].params) * noise)
         if "method" in best.params:
             chosen[arm] = [best.params]
