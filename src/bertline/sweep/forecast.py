@@ -50,7 +50,7 @@ def with_forecast(plan: PlannedSweep) -> PlannedSweep:
         return _PADDING * step_s * num_steps * few_labels.BATCH_SIZE / config.batch_size
 
     seed_s = {"frozen": 0.0, "contrastive": contrastive_s(), "full": full_s(per_epoch)}
-    tried = [one.params.get("method", "full") for one in methods_tried(plan, {"encoder": [{}]})]
+    tried = [str(one.params.get("method", "full")) for one in methods_tried(plan, {"encoder": [{}]})]
     trained_s, num_read = num_seeds * seed_s["contrastive" if tried else config.method], 2 + num_seeds
     if has_folds(job):
         of_full = full_s(max(per_epoch * 4 // 5, 1), STEPS_IN_A_FOLD)
