@@ -144,6 +144,12 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], ver
     return {"pairs": of_pairs, "tables": [[heads, rows], [heads_of_pairs, outcomes]], "sentence": said}
 
 
+def noise_of_difference(first: verdicts.Measured, second: verdicts.Measured) -> float:
+    """Return the standard error of a difference; 0 if it is unknown, or both are right on the same rows."""
+    low, high = verdicts.compared(first, second).interval or (0, 0)
+    return 0.0 if np.allclose(first.blocks, second.blocks) else (high - low) / 4
+
+
 def winner_part(result: Mapping[str, Any], saved: str | None, noise: float) -> dict[str, Any]:
     """Return the `winner` part of result.json: the `name` of what is exported, the encoder or the baseline that is
     `saved` if it does better on dev, and a `sentence` if that or a method that no folder holds does.
@@ -369,9 +375,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     if job.sweep.exported == "winner":
         noise = 0.0
         if saved is not None:
-            ours, theirs = (on_dev(plan, outcomes, one) for one in (ENCODER, saved))
-            low, high = verdicts.compared(ours, theirs).interval or (0, 0)
-            noise = 0.0 if np.allclose(ours.blocks, theirs.blocks) else (high - low) / 4
+            noise = noise_of_difference(*(on_dev(plan, outcomes, one) for one in (ENCODER, saved)))
         result["winner"] = winner_part(result, saved, noise)
     result["conclusion"] = conclusion(result, comparisons["test"])
     result["conclusion"]["sentence"] = f"{result['conclusion']['sentence']} {result['winner']['sentence']}".strip()

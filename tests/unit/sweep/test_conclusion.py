@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from bertline.foundation.verdicts import Measured, outcome
-from bertline.sweep.results import Comparisons, conclusion, encoders_part, strongest_opponent, winner_part
+from bertline.sweep.results import (
+    Comparisons,
+    conclusion,
+    encoders_part,
+    noise_of_difference,
+    strongest_opponent,
+    winner_part,
+)
 
 ROWS = np.linspace(-0.2, 0.2, 30)
 
@@ -142,6 +149,16 @@ def test_a_simple_method_must_be_ahead_by_more_than_the_noise():
     )
     assert won(0.75, 0.75, noise=0.1)[0] == "encoder"
     assert won(0.75, 0.6, noise=0.1) == ("encoder", "")
+
+
+def test_the_noise_is_the_standard_error_of_a_difference_and_none_where_the_same_rows_are_right():
+    right = np.random.default_rng(0).random((2, 400)) < 0.8
+    first, second = (
+        Measured(scores=np.array([row.mean()]), blocks=row[None].astype(float), repeatable=True) for row in right
+    )
+    differences = right[0].astype(float) - right[1]
+    assert noise_of_difference(first, second) == pytest.approx(differences.std(ddof=1) / 20, rel=0.1)
+    assert noise_of_difference(first, first) == 0.0
 
 
 def test_what_does_better_and_cannot_be_exported_is_named():

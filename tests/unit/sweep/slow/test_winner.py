@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import bertline
 from bertline.run.summary import standing_of
+from bertline.sweep import results
 
 
-def test_the_winner_is_the_baseline_that_does_as_well_on_dev(inputs, input_folder, tmp_path, capsys):
+def test_the_winner_is_the_baseline_that_does_better_on_dev_beyond_the_noise(
+    inputs, input_folder, tmp_path, capsys, monkeypatch
+):
     space = {"fine_tuning": inputs.fine_tuning(num_epochs=1, learning_rate=1e-6), "space": {}, "num_trials": 1}
     sweep = inputs.sweep(exported="winner", random_weights_baseline="never", **space)
     job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep, task=inputs.task(num_train_rows=96))
@@ -31,3 +36,7 @@ def test_the_winner_is_the_baseline_that_does_as_well_on_dev(inputs, input_folde
     assert (standing.dev.mean, standing.test_score, standing.test_std) == (
         pytest.approx(ngrams["dev"]), ngrams["test"], None
     )  # fmt: skip
+
+    monkeypatch.setattr(results, "noise_of_difference", lambda *measured: 1.0)
+    _, within = inputs.swept(replace(job, run_folder=tmp_path / "within"))
+    assert within["winner"]["name"] == "encoder" and "beyond the noise" in within["conclusion"]["sentence"]
