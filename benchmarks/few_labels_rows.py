@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +14,16 @@ from typing import Any
 Row = dict[str, Any]
 """Its `text` (or the list of its `words`, with their `tags`), for pairs `text_pair`, and its `label`."""
 _NUM_ARTICLES = 8
+_NOVELS = {
+    "Dickens": ("Oliver_1839", "Expectations_1861"),
+    "Doyle": ("Hound_1902", "Lost_1912"),
+    "Conrad": ("Almayer_1895", "Rover_1923"),
+    "Kipling": ("Captains_1896", "Kim_1901"),
+    "Woolf": ("Night_1919", "Years_1937"),
+}
+"""An author's novels: one to learn from, one for the test."""
+_PASSAGE_WORDS = 60
+_LANGUAGES = ("cat", "glg", "ita", "por", "spa")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +104,29 @@ def _topics(data: Path, split: str) -> Iterator[Row]:
             yield from ({"text": one["question"], "label": article["title"]} for one in paragraph["qas"])
 
 
+def _authors(data: Path, split: str) -> Iterator[Row]:
+    """Passages of novels: who wrote them? The test has other novels of the authors."""
+    for author, novels in _NOVELS.items():
+        path = data.parent / f"corpora/novels/{author}_{novels[split == 'test']}.txt.gz"
+        words = gzip.decompress(path.read_bytes()).decode("utf-8").split()
+        for first in range(0, len(words), _PASSAGE_WORDS):
+            yield {"text": " ".join(words[first : first + _PASSAGE_WORDS]), "label": author}
+
+
+def _languages(data: Path, split: str) -> Iterator[Row]:
+    """Sentences of Tatoeba: Catalan, Galician, Italian, Portuguese or Spanish? Every second one is for the test."""
+    for language in _LANGUAGES:
+        path = data.parent / f"corpora/tatoeba/tatoeba.{language}-eng.{language}"
+        sentences = path.read_text(encoding="utf-8").splitlines()
+        yield from ({"text": text, "label": language} for text in sentences[split == "test" :: 2])
+
+
+def _mrpc(data: Path, split: str) -> Iterator[Row]:
+    """Pairs of sentences from news: do they say the same?"""
+    for row in _table(data / f"glue/MRPC/msr_paraphrase_{split}.txt"):
+        yield {"text": row["#1 String"], "text_pair": row["#2 String"], "label": row["Quality"]}
+
+
 def _wnut17(data: Path, split: str) -> Iterator[Row]:
     text = (data / "wnut17" / {"train": "wnut17train.conll", "test": "emerging.test.annotated"}[split]).read_text(
         "utf-8"
@@ -111,7 +145,7 @@ def _stsb(data: Path, split: str) -> Iterator[Row]:
 
 
 def _table(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as lines:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
         yield from csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
@@ -121,6 +155,9 @@ SETS = {
     "genres": Set(rows=_genres),
     "topics": Set(rows=_topics),
     "sick": Set(rows=_sick),
+    "authors": Set(rows=_authors),
+    "languages": Set(rows=_languages),
+    "mrpc": Set(rows=_mrpc),
     "wnut17": Set(rows=_wnut17, metric="f1", sizes=(50, 200)),
     "stsb": Set(rows=_stsb, metric="pearson", sizes=(50, 200)),
 }
