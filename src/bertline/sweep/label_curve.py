@@ -14,7 +14,7 @@ from scipy import stats
 
 from bertline.foundation.formats import signed
 from bertline.foundation.seeds import generator
-from bertline.tasks.metrics import metric_name
+from bertline.tasks.metrics import metric_name, score_range
 
 
 def curve_sizes(num_rows: int) -> list[int]:
@@ -40,8 +40,8 @@ def fitted_curve(points: Sequence[tuple[int, float]], metric: str, num_test_rows
         is above 0, what the score gains by twice the rows (`gain`), at b and at the ends of its interval.
     """
     num_rows, scores = np.array(points, dtype=np.float64).T
-    best, most = 0.0 if metric.startswith("negative_") else 1.0, num_rows.max()
-    errors = np.maximum(best - scores, 0.5 / num_test_rows)  # half a row, where all are right
+    most = num_rows.max()
+    errors = np.maximum(score_range(metric)[1] - scores, 0.5 / num_test_rows)  # half a row, where all are right
     line = stats.linregress(-np.log(num_rows / most), np.log(errors))
     half = stats.t.ppf(0.975, len(errors) - 2) * np.nan_to_num(line.stderr)  # NaN of equal scores
     b, low, high = (float(each) for each in (line.slope, line.slope - half, line.slope + half))

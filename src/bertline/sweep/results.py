@@ -42,7 +42,7 @@ from bertline.sweep.repetitions import (
     num_diverged_seeds,
 )
 from bertline.sweep.studies import curve_of, importances, last_dev
-from bertline.tasks.metrics import metric_name
+from bertline.tasks.metrics import metric_name, score_range
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 
@@ -59,9 +59,10 @@ class Comparisons:
 
     measured: dict[str, verdicts.Measured]
 
-    def interval(self, name: str) -> tuple[float, float] | None:
+    def interval(self, name: str, metric: str) -> tuple[float, float] | None:
         """Return the 95 % confidence interval of a system's mean score; None if its noise is unknown."""
-        return verdicts.compared(self.measured[name]).interval
+        found, (worst, best) = verdicts.compared(self.measured[name]).interval, score_range(metric)
+        return found and (max(found[0], worst), min(found[1], best))
 
     def against(self, name: str, first: str = ENCODER) -> verdicts.Difference:
         """Compare two systems: the score of `first` minus that of `name`."""
@@ -247,9 +248,9 @@ def _clause(who: str, score: str, found: verdicts.Difference) -> str:
             return f"{who} wins: {score} ({details})"
         case "worse":
             return f"{who} loses: {score} ({details})"
-        case _:
-            seen = f"the smallest difference this sweep could have seen is {found.smallest_visible:.3f}"
-            return f"{who} has {score}; {found.cause} ({details}; {seen})"
+        case _:  # the interval, too wide to be of use, is in the tables
+            seen = f"this sweep could have seen one of {found.smallest_visible:.3f}"
+            return f"{who} has {score}; {found.cause} (difference {signed(found.difference)}; {seen})"
 
 
 def _mean(result: Mapping[str, Any], system: str) -> str:
@@ -340,7 +341,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
             one.name: {
                 "title": one.title,
                 **{split: one.scores[split][job.task.metric] for split in ("dev", "test")},
-                **_intervals(comparisons, one.name),
+                **_intervals(comparisons, one.name, job.task.metric),
                 "scores": one.scores,
                 "settings": one.settings,
                 **({} if one.ms_per_row is None else {"ms_per_row": one.ms_per_row}),
@@ -496,7 +497,7 @@ def _arm(
             for place, seed in enumerate(winners)
         ],
         **{f"{split}_{figure}": value for split in ("dev", "test") for figure, value in scores[split][metric].items()},
-        **_intervals(comparisons, arm),
+        **_intervals(comparisons, arm, metric),
         "scores": scores,
         "num_degenerate": num_diverged + sum(reading["degenerate"] for reading in readings),
         "num_diverged": num_diverged,
@@ -505,8 +506,8 @@ def _arm(
     }
 
 
-def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dict[str, Any]:
-    by_split = {split: of_split.interval(system) for split, of_split in comparisons.items()}
+def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str, metric: str) -> dict[str, Any]:
+    by_split = {split: of_split.interval(system, metric) for split, of_split in comparisons.items()}
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 

@@ -1,4 +1,6 @@
-"""Metrics with the formulas of their reference implementations, in NumPy; one module per family. Their names."""
+"""Metrics with the formulas of their reference implementations, in NumPy; one module per family. Their names and ranges."""
+
+import math
 
 _METRICS = {
     "macro_f1": "macro F1",
@@ -31,3 +33,14 @@ def metric_name(metric: str) -> str:
     """
     name, sign, depth = metric.partition("@")
     return _METRICS.get(name, name.replace("_", " ")) + sign + depth
+
+
+def score_range(metric: str) -> tuple[float, float]:
+    """Return the worst and the best score that a metric can give.
+
+    >>> score_range("accuracy"), score_range("pearson"), score_range("negative_log_loss")
+    ((0.0, 1.0), (-1.0, 1.0), (-inf, 0.0))
+    """
+    if metric.startswith("negative_"):
+        return -math.inf, 0.0
+    return (-1.0 if metric in ("matthews", "pearson", "spearman") else 0.0), 1.0
