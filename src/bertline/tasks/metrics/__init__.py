@@ -1,4 +1,4 @@
-"""Metrics with the formulas of their reference implementations, in NumPy; one module per family. Their names and ranges."""
+"""Metrics with the formulas of their reference implementations, in NumPy; a module per family. Names and ranges."""
 
 import math
 
