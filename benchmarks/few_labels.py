@@ -201,29 +201,36 @@ def whole(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of all settings in which all systems were measured.
+    """Return the figures of all settings in which all systems were measured, and those of unseen sets among them.
 
     >>> def result(score, seconds): return {"score": score, "wall_s": seconds, "processor_s": seconds}
     >>> peers = {"setfit": result(0.8, 2), "frozen": result(0.7, 1), "tfidf": result(0.9, 1)}
-    >>> summary({"a 8 0": {**peers, "bertline": result(0.85, 5)}, "b 8 0": {"bertline": result(0.5, 5)}})
+    >>> found = summary({"trec 8 0": {**peers, "bertline": result(0.85, 5)}, "mrpc 8 0": {"bertline": result(0.5, 5)}})
+    >>> found.pop("unseen")
+    {'num_settings': 0}
+    >>> found
     {'num_settings': 1, 'mean': {'bertline': 0.85, 'setfit': 0.8, 'frozen': 0.7, 'tfidf': 0.9}, 'best_peer': 'tfidf', \
-'below': {'a 8 0': -0.05}, 'time_ratio': {'wall_s': 2.5, 'processor_s': 2.5}}
+'below': {'trec 8 0': -0.05}, 'time_ratio': {'wall_s': 2.5, 'processor_s': 2.5}}
     """
-    if not (of_all := whole(settings)):
+    of_all = whole(settings)
+    unseen = {name: results for name, results in of_all.items() if SETS[name.split()[0]].is_unseen}
+    return {**_figures(of_all), "unseen": _figures(unseen)}
+
+
+def _figures(settings: Mapping[str, Any]) -> dict[str, Any]:
+    if not settings:
         return {"num_settings": 0}
-    mean = {side: round(statistics.fmean(one[side]["score"] for one in of_all.values()), 4) for side in SIDES}
+    mean = {side: round(statistics.fmean(one[side]["score"] for one in settings.values()), 4) for side in SIDES}
     gaps = {
         name: round(results["bertline"]["score"] - max(results[peer]["score"] for peer in PEERS), 4)
-        for name, results in of_all.items()
+        for name, results in settings.items()
     }
-    ratio = {
-        key: round(
-            sum(one["bertline"][key] for one in of_all.values()) / sum(one["setfit"][key] for one in of_all.values()), 2
-        )
-        for key in ("wall_s", "processor_s")
-    }
+    ratio = {}
+    for key in ("wall_s", "processor_s"):
+        own, of_setfit = (sum(one[side][key] for one in settings.values()) for side in ("bertline", "setfit"))
+        ratio[key] = round(own / of_setfit, 2)
     return {
-        "num_settings": len(of_all),
+        "num_settings": len(settings),
         "mean": mean,
         "best_peer": max(PEERS, key=lambda peer: mean[peer]),
         "below": {name: gap for name, gap in gaps.items() if gap < -TOLERANCE},

@@ -673,7 +673,16 @@ def large_rows() -> str:
 
 
 _FEW_LABELS = {"bertline": "`bertline finetune`", "setfit": "SetFit", "frozen": "frozen vectors", "tfidf": "TF-IDF"}
-_FEW_LABELS_SETS = {"sst2": "SST-2", "trec": "TREC", "genres": "genres", "topics": "topics", "sick": "SICK"}
+_FEW_LABELS_SETS = {
+    "sst2": "SST-2",
+    "trec": "TREC",
+    "genres": "genres",
+    "topics": "topics",
+    "sick": "SICK",
+    "authors": "authors (unseen)",
+    "languages": "languages (unseen)",
+    "mrpc": "MRPC (unseen)",
+}
 
 
 def few_labels() -> str:
@@ -691,15 +700,20 @@ def few_labels() -> str:
         if draws := whole.get(f"{name} {size}"):
             scores = [f"{statistics.fmean(one[system]['score'] for one in draws):.3f}" for system in _FEW_LABELS]
             lines.append(f"| {size} | {_FEW_LABELS_SETS[name]} | {len(draws)} | {' | '.join(scores)} |")
-    summary = found["summary"]
-    means = ", ".join(f"{title} {summary['mean'][system]:.3f}" for system, title in _FEW_LABELS.items())
+    told = [_few_labels_means(f"these {found['summary']['num_settings']} settings", found["summary"])]
+    if (unseen := found["summary"]["unseen"])["num_settings"]:
+        told.append(_few_labels_means(f"the {unseen['num_settings']} of unseen sets", unseen))
+    return "\n".join([*lines, "", *told])
+
+
+def _few_labels_means(settings: str, figures: Mapping[str, Any]) -> str:
+    means = ", ".join(f"{title} {figures['mean'][system]:.3f}" for system, title in _FEW_LABELS.items())
+    gaps = [(*setting.split(), signed(gap)) for setting, gap in figures["below"].items()]
     below = ", ".join(
-        f"{_FEW_LABELS_SETS[name.split()[0]]} with {name.split()[1]} ({signed(gap)})"
-        for name, gap in summary["below"].items()
+        f"{_FEW_LABELS_SETS[name].partition(' ')[0]} with {size}, draw {draw} ({gap})" for name, size, draw, gap in gaps
     )
-    told = f"More than 0.02 below the best of them: {below or 'none'}"
-    time = f"It took {summary['time_ratio']['processor_s']:.2f} of SetFit's processor time"
-    return "\n".join([*lines, "", f"Means of these {summary['num_settings']} settings: {means}. {told}. {time}."])
+    time = f"It took {figures['time_ratio']['processor_s']:.2f} of SetFit's processor time"
+    return f"Means of {settings}: {means}. More than 0.02 below the best of them: {below or 'none'}. {time}."
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
