@@ -62,11 +62,10 @@ class Usage:
 
 def usage_on_vectors(usage: Usage, *, pair: bool) -> Usage:
     """Return the usage of a classifier on the vectors of a sentence encoder; transformers loads the encoder alone."""
-    texts = '["One text.", "Another text."]' if not pair else "TEXTS"
     by_vectors = (
         "from safetensors.numpy import load_file\nfrom sentence_transformers import SentenceTransformer\n\n"
         'head = load_file("NAME/classifier/model.safetensors")\n'
-        f'vectors = SentenceTransformer("NAME").encode({texts})\n'
+        'vectors = SentenceTransformer("NAME").encode(["One text.", "Another text."])\n'
         'logits = vectors @ head["linear.weight"].T + head["linear.bias"]'
     )
     snippets = usage.snippets[-1:] if pair else (by_vectors, *usage.snippets[-1:])

@@ -54,9 +54,7 @@ class TextsAsVectors(Classification):
         encoder: Any = load_model(
             folder, "vectors", pooling=pooling, dropout_prob=head.dropout_prob, attention=head.attention
         )
-        model = BertVectorClassifier(encoder.bert, pooling=pooling, num_labels=len(self.labels))
-        model.classifier = nn.Identity()
-        return model
+        return BertVectorClassifier(encoder.bert, pooling=pooling, classifier=nn.Identity())
 
     def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Epochs:
         """Return one epoch of batches with at least two sequences of each of their labels, where there are two."""
@@ -108,7 +106,10 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     if job.config.method == "contrastive" and np.bincount(encoded.labels).max() > 1:
         train(adapting, model, None)
     exact = replace(job.machine, precision="fp32")
-    vectors = outputs_of(model, encoded.sequences, exact, model.bert.config.hidden_size)
+    # Contrast reads a pair as one text. Marks take the place of the types that tell two texts apart.
+    is_pair = not kind.num_marks and bool(encoded.sequences.token_type_ids.any())
+    model.of_pairs = is_pair and job.config.method == "frozen"
+    vectors = outputs_of(model, encoded.sequences, exact, model.bert.config.hidden_size * (1 + model.of_pairs))
     strengths = _STRENGTHS if job.config.method == "frozen" else (_STRENGTH_ADAPTED,)  # rows were adapted to
     weights = (1 / encoded.num_windows)[encoded.row_of]
     balanced = "balanced" if job.config.class_weights == "balanced" else None

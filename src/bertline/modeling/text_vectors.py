@@ -210,7 +210,8 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
 
 
 def write_classifier(folder: Path, classifier: nn.Linear) -> None:
-    """Write a linear layer on a folder's vectors as a module `Dense` of sentence-transformers, in `classifier/`.
+    """Write a linear layer on a folder's vectors, or on those of pairs (`BertVectorClassifier`), as a module `Dense` of
+    sentence-transformers, in `classifier/`.
 
     `modules.json` does not name it, so that the folder's vectors stay those of texts.
     """
@@ -227,4 +228,5 @@ def read_classifier(folder: Path) -> tuple[Any, nn.Linear] | None:
     if modules is None:
         return None
     settings = read_object(folder / CLASSIFIER / "config.json")
-    return modules.pooling, _dense(folder / CLASSIFIER, settings, modules.size)[0]
+    of_pairs = settings.get("in_features") == 2 * modules.size
+    return modules.pooling, _dense(folder / CLASSIFIER, settings, modules.size * (1 + of_pairs))[0]

@@ -241,16 +241,12 @@ def _left_out(encoder: Mapping[str, Any]) -> str:
 def _clause(who: str, score: str, found: verdicts.Difference) -> str:
     if found.interval is None or found.smallest_visible is None:
         return f"{who} has {score}, and {verdicts.NOISE_UNKNOWN}"
-    low, high = found.interval
-    details = f"difference {signed(found.difference)}, 95 % interval {signed(low)} to {signed(high)}"
-    match found.verdict:
-        case "better":
-            return f"{who} wins: {score} ({details})"
-        case "worse":
-            return f"{who} loses: {score} ({details})"
-        case _:  # the interval, too wide to be of use, is in the tables
-            seen = f"this sweep could have seen one of {found.smallest_visible:.3f}"
-            return f"{who} has {score}; {found.cause} (difference {signed(found.difference)}; {seen})"
+    details = f"difference {signed(found.difference)}"
+    if found.verdict == "not shown":  # the interval, too wide to be of use, is in the tables
+        seen = f"this sweep could have seen one of {found.smallest_visible:.3f}"
+        return f"{who} has {score}; {found.cause} ({details}; {seen})"
+    interval = " to ".join(map(signed, found.interval))
+    return f"{who} {'wins' if found.verdict == 'better' else 'loses'}: {score} ({details}, 95 % interval {interval})"
 
 
 def _mean(result: Mapping[str, Any], system: str) -> str:

@@ -17,13 +17,16 @@ from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.classification import Classification
 from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import copy_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture
 def job(encoder, inputs, job_of):
-    def make(labels=inputs.LABELS, numbers=None, folder=encoder, **config):
-        kind = Classification(inputs.task(max_length=24, labels=labels), labels)
-        train, dev = (inputs.learnable_rows(num_rows, seed=num_rows) for num_rows in (64, 48))
+    def make(labels=inputs.LABELS, numbers=None, folder=encoder, pairs=False, **config):
+        task = inputs.task(max_length=24, labels=labels)
+        source = replace(task.source, text_pair_column="text_pair" if pairs else None)
+        kind = Classification(replace(task, source=source), labels)
+        train, dev = (inputs.learnable_rows(num_rows, seed=num_rows, pairs=pairs) for num_rows in (64, 48))
         if numbers is not None:
             train = replace(train, labels=np.resize(numbers, len(train)))
         return job_of(kind, folder, train, dev, **config)
@@ -46,6 +49,22 @@ def test_the_classifier_is_scikit_learns_on_vectors_of_length_one(job, labels):
     theirs = LogisticRegression(C=10, max_iter=1000).fit(vectors, run.train.rows.labels).predict_proba(vectors)
     ours = run.kind.predict(model, run.train.encoded, run.machine)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_of_pairs_a_frozen_encoder_reads_how_the_vectors_of_the_two_texts_differ(job, encoder):
+    run, tokenizer = job(pairs=True, method="frozen"), Tokenizer.load(encoder)
+    model, rows = vector_classifier(run), run.dev.rows
+    found = vectors_of(model, run.dev)
+    model.of_pairs = False
+    first, second = (
+        vectors_of(
+            model, replace(run.dev, encoded=run.kind.encode(replace(rows, texts=texts, text_pairs=None), tokenizer))
+        )
+        for texts in (rows.texts, rows.text_pairs)
+    )
+    torch.testing.assert_close(found, torch.cat([(first - second).abs(), first * second], 1), atol=1e-6, rtol=0)
+    assert model.classifier.in_features == found.shape[1]
+    assert not vector_classifier(job(pairs=True, method="contrastive")).of_pairs
 
 
 def test_contrast_moves_texts_of_one_label_together_and_leaves_word_embeddings(job):
@@ -102,13 +121,18 @@ def test_labels_that_train_lacks_or_has_once_are_no_error(job, method, numbers):
     np.testing.assert_allclose(predicted.sum(1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_saved_classifier_predicts_the_same_and_its_folder_embeds_texts(job, encoder, tmp_path, pooling):
+@pytest.mark.parametrize(
+    ("pooling", "pairs", "method"),
+    [("mean", False, "contrastive"), ("cls", False, "contrastive"), ("cls", True, "frozen")],
+)
+def test_a_saved_classifier_predicts_the_same_and_its_folder_embeds_texts(
+    job, encoder, tmp_path, pooling, pairs, method
+):
     start = tmp_path / "start"
     save_model(load_encoder(encoder), start)
     copy_tokenizer(encoder, start)
     write_sentence_transformer(start, VectorSettings(pooling=pooling, similarity="cosine", prompts={}), max_length=24)
-    run = job(folder=start, method="contrastive")
+    run = job(folder=start, pairs=pairs, method=method)
     model, folder = vector_classifier(run), tmp_path / "saved"
     assert model.pooling == pooling
     run.kind.save_model(model, folder)
@@ -116,10 +140,14 @@ def test_a_saved_classifier_predicts_the_same_and_its_folder_embeds_texts(job, e
     write_task_file(folder, run.kind, {})
     loaded = bertline.load(folder)
     expected = run.kind.predict(model, run.dev.encoded, run.machine)
-    texts = run.dev.rows.texts
-    found = [list(one.probabilities.values()) for one in loaded.predict(texts)]
+    texts, seconds = run.dev.rows.texts, run.dev.rows.text_pairs
+    found = [list(one.probabilities.values()) for one in loaded.predict(texts, seconds)]
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(loaded.embed(texts), vectors_of(model, run.dev), atol=1e-5)
+    vectors = loaded.embed(texts)
+    if pairs:
+        others = loaded.embed(seconds)
+        vectors = np.concatenate([np.abs(vectors - others), vectors * others], axis=1)
+    np.testing.assert_allclose(vectors, vectors_of(model, run.dev), atol=1e-5)
 
 
 def test_epochs_are_added_up_to_the_fewest_steps_and_cut_at_the_most(job):
