@@ -159,7 +159,7 @@ SETS = {
     "sick": Set(rows=_sick),
     "authors": Set(rows=_authors, is_unseen=True),
     "languages": Set(rows=_languages, is_unseen=True),
-    "mrpc": Set(rows=_mrpc, is_unseen=True),
+    "mrpc": Set(rows=_mrpc),
     "wnut17": Set(rows=_wnut17, metric="f1", sizes=(50, 200)),
     "stsb": Set(rows=_stsb, metric="pearson", sizes=(50, 200)),
 }

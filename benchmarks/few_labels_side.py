@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def texts_of(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return texts; those of a pair are joined, because no peer reads pairs."""
+    """Return texts; those of a pair are joined, because SetFit and TF-IDF read one text."""
     return [f"{row['text']} [SEP] {row['text_pair']}" if "text_pair" in row else row["text"] for row in rows]
 
 
@@ -61,13 +61,18 @@ def setfit(folder: str, train: Any, labels: list[str], test: Any, number: int) -
 
 
 def frozen(folder: str, train: Any, labels: list[str], test: Any, number: int) -> Any:
-    """Logistic regression on vectors of length 1."""
+    """Logistic regression on vectors of length 1, of pairs on their difference and product (arXiv 1908.10084)."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(folder, device="cpu")
     model.max_seq_length = MOST_TOKENS
-    vectors = [model.encode(texts_of(rows), normalize_embeddings=True) for rows in (train, test)]
-    return regression(vectors[0], labels, vectors[1], number)
+
+    def vectors(rows: Any) -> Any:
+        columns = [name for name in ("text", "text_pair") if name in rows[0]]
+        of = [model.encode([row[name] for row in rows], normalize_embeddings=True) for name in columns]
+        return np.hstack([np.abs(of[0] - of[1]), of[0] * of[1]]) if len(of) == 2 else of[0]
+
+    return regression(vectors(train), labels, vectors(test), number)
 
 
 def tfidf(folder: str, train: Any, labels: list[str], test: Any, number: int) -> Any:

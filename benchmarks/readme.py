@@ -679,9 +679,9 @@ _FEW_LABELS_SETS = {
     "genres": "genres",
     "topics": "topics",
     "sick": "SICK",
+    "mrpc": "MRPC",
     "authors": "authors (unseen)",
     "languages": "languages (unseen)",
-    "mrpc": "MRPC (unseen)",
 }
 
 
