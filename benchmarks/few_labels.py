@@ -206,7 +206,7 @@ def summary(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     >>> def result(score, seconds): return {"score": score, "wall_s": seconds, "processor_s": seconds}
     >>> peers = {"setfit": result(0.8, 2), "frozen": result(0.7, 1), "tfidf": result(0.9, 1)}
-    >>> found = summary({"trec 8 0": {**peers, "bertline": result(0.85, 5)}, "authors 8 0": {"bertline": result(0.5, 5)}})
+    >>> found = summary({"trec 8 0": {**peers, "bertline": result(0.85, 5)}, "sick 8 0": {"bertline": result(0.5, 5)}})
     >>> found.pop("unseen")
     {'num_settings': 0}
     >>> found
