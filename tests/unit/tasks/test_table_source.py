@@ -62,7 +62,6 @@ def test_every_format_gives_the_same_rows(tables, name):
 
 
 def test_the_first_sheet_of_an_excel_file_is_a_table(tmp_path):
-    pytest.importorskip("openpyxl")
     rows = [{"text": "NA", "label": 3, "flag": True}, {"text": "b", "label": 1.5, "flag": ""}]
     with pd.ExcelWriter(tmp_path / "a.xlsx") as writer:
         pd.DataFrame(rows).to_excel(writer, sheet_name="one", index=False)
