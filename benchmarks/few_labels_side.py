@@ -61,7 +61,7 @@ def setfit(folder: str, train: Any, labels: list[str], test: Any, number: int) -
 
 
 def frozen(folder: str, train: Any, labels: list[str], test: Any, number: int) -> Any:
-    """Logistic regression on vectors of length 1, of pairs on their difference and product (arXiv 1908.10084)."""
+    """Logistic regression on vectors of length 1, of pairs on their difference and product."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(folder, device="cpu")

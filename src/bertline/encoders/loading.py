@@ -78,7 +78,7 @@ def load_model(
     """
     if head == "sequence" and not is_new and (read := read_classifier(folder)) is not None:
         encoder = load_encoder(folder, attention=attention)
-        return BertVectorClassifier(encoder, pooling=read[0], classifier=read[1])
+        return BertVectorClassifier(encoder, pooling=read[0], classifier=read[1], separators=read[2])
     if family_of(folder)[0].wrapping is not None:
         from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
 

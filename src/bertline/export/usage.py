@@ -68,5 +68,4 @@ def usage_on_vectors(usage: Usage, *, pair: bool) -> Usage:
         'vectors = SentenceTransformer("NAME").encode(["One text.", "Another text."])\n'
         'logits = vectors @ head["linear.weight"].T + head["linear.bias"]'
     )
-    snippets = usage.snippets[-1:] if pair else (by_vectors, *usage.snippets[-1:])
-    return replace(usage, pipeline=False, snippets=snippets)
+    return replace(usage, pipeline=False, snippets=(*([] if pair else [by_vectors]), *usage.snippets[-1:]))

@@ -56,8 +56,8 @@ class FineTuningConfig:
     has begun (arXiv 2006.04884, section 6)."""
     method: Literal["full", "contrastive", "frozen"] = "full"
     """What is trained: `full` the encoder with a head on its first position; `frozen` a linear classifier on the
-    encoder's vectors; `contrastive` the same after vectors of one label were moved together. The last two are for
-    classification with one label a row."""
+    encoder's vectors; `contrastive` the same after vectors of one label were moved together (of pairs, read as one
+    text). The last two are for classification with one label a row."""
 
     def __post_init__(self) -> None:
         require_at_least(self, batch_size=1, num_epochs=0, reinitialized_layers=0, trained_layers=0, focal_gamma=0)

@@ -29,6 +29,7 @@ from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.losses import pair_similarity_loss
 from bertline.modeling.text_vectors import pooling_of
+from bertline.tokenization.tokenizer import Tokenizer
 
 _NEVER = -1e4
 BATCH_SIZE = 32
@@ -106,10 +107,9 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     if job.config.method == "contrastive" and np.bincount(encoded.labels).max() > 1:
         train(adapting, model, None)
     exact = replace(job.machine, precision="fp32")
-    # Contrast reads a pair as one text. Marks take the place of the types that tell two texts apart.
-    is_pair = not kind.num_marks and bool(encoded.sequences.token_type_ids.any())
-    model.of_pairs = is_pair and job.config.method == "frozen"
-    vectors = outputs_of(model, encoded.sequences, exact, model.bert.config.hidden_size * (1 + model.of_pairs))
+    if job.config.method == "frozen" and job.train.rows.text_pairs is not None:  # contrast reads a pair as one text
+        model.separators = Tokenizer.load(job.encoder_folder).pair.between
+    vectors = outputs_of(model, encoded.sequences, exact, model.bert.config.hidden_size * (1 + bool(model.separators)))
     strengths = _STRENGTHS if job.config.method == "frozen" else (_STRENGTH_ADAPTED,)  # rows were adapted to
     weights = (1 / encoded.num_windows)[encoded.row_of]
     balanced = "balanced" if job.config.class_weights == "balanced" else None

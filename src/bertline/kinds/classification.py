@@ -217,7 +217,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         loading.save_model(model.bert, folder)
         vectors = VectorSettings(pooling=model.pooling, similarity="cosine", prompts={}, normalize=True)
         write_sentence_transformer(folder, vectors, max_length=self.config.max_length)
-        write_classifier(folder, model.classifier)
+        write_classifier(folder, model.classifier, model.separators)
 
     def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
         config = self.config

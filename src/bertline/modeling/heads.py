@@ -4,7 +4,7 @@ Shapes as in `bert.py`. None of these models uses the pooler, so their folders h
 Hugging Face's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -75,20 +75,23 @@ class BertVectorClassifier(BertTextEncoder):
     """A linear classifier on the pooled vector of a text, divided by its length.
 
     Of sentence encoders the pooled vector says more than the first position, which few labelled rows cannot change. Of
-    a pair it reads |u - v| and u * v of the vectors of its texts, each encoded alone (arXiv 1908.10084, section 3):
-    they tell how two texts differ, whatever they are about.
+    a pair, whose texts have `separators` (ids) between them, it reads |u - v| and u * v of their vectors, each encoded
+    alone (InferSent, arXiv 1705.02364, section 3.1, without u and v): they tell how two texts differ, whatever they are
+    about. Without separators a pair is read as one text.
     """
 
-    def __init__(self, bert: BertModel, *, pooling: Literal["mean", "cls"], classifier: nn.Module) -> None:
+    def __init__(
+        self, bert: BertModel, *, pooling: Literal["mean", "cls"], classifier: nn.Module, separators: Sequence[int] = ()
+    ) -> None:
         super().__init__(bert, pooling=pooling)
-        self.classifier = classifier
-        self.of_pairs = getattr(classifier, "in_features", 0) > bert.config.hidden_size
+        self.classifier, self.separators = classifier, separators
 
     def vectors(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return vectors [B, H] of length 1, or of pairs [B, 2 H]; the arguments are those of `BertModel.forward`."""
-        if not self.of_pairs:
+        if not self.separators:
             return self._of_texts(input_ids, token_type_ids, attention_mask)
-        first, second = (self._of_texts(*text) for text in _texts_of_pairs(input_ids, token_type_ids, attention_mask))
+        pairs = _texts_of_pairs(input_ids, attention_mask, self.separators)
+        first, second = (self._of_texts(ids, torch.zeros_like(token_type_ids), mask) for ids, mask in pairs)
         return torch.cat([(first - second).abs(), first * second], dim=-1)
 
     def _of_texts(self, *inputs: Tensor) -> Tensor:
@@ -99,18 +102,18 @@ class BertVectorClassifier(BertTextEncoder):
         return self.classifier(self.vectors(input_ids, token_type_ids, attention_mask))
 
 
-def _texts_of_pairs(ids: Tensor, types: Tensor, mask: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield the inputs of the first texts, and of the second ones, of pairs in one sequence each, all of them [B, S].
+def _texts_of_pairs(ids: Tensor, mask: Tensor, separators: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield ids and mask of the first texts, and of the second ones, of pairs in one sequence each, all of them [B, S].
 
     A second text begins at position 1, behind [CLS], as if it were alone.
     """
-    of_first = mask * (1 - types)
-    yield ids, torch.zeros_like(types), of_first
+    is_separator = (ids == separators[0]).long()
+    of_first = mask * (is_separator.cumsum(dim=1) == is_separator)  # to the first separator
+    yield ids, of_first
     places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    sources = torch.where(places > 0, places + of_first.sum(dim=1, keepdim=True) - 1, 0)
+    sources = torch.where(places > 0, places + of_first.sum(dim=1, keepdim=True) + len(separators) - 2, 0)
     sources, is_inside = sources.clamp(max=ids.shape[1] - 1), sources < ids.shape[1]
-    of_second = torch.where(places > 0, (mask * types).gather(1, sources) * is_inside, 1)
-    yield ids.gather(1, sources), torch.zeros_like(types), of_second
+    yield ids.gather(1, sources), mask.gather(1, sources) * is_inside
 
 
 def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean", "cls", "max"]) -> Tensor:

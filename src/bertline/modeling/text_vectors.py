@@ -209,24 +209,24 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
     write_json(folder / "1_Pooling" / "config.json", pooling_settings)
 
 
-def write_classifier(folder: Path, classifier: nn.Linear) -> None:
-    """Write a linear layer on a folder's vectors, or on those of pairs (`BertVectorClassifier`), as a module `Dense` of
-    sentence-transformers, in `classifier/`.
+def write_classifier(folder: Path, classifier: nn.Linear, separators: Sequence[int]) -> None:
+    """Write a linear layer on a folder's vectors as a module `Dense` of sentence-transformers, in `classifier/`; of
+    pairs that are read as two texts also the ids between them (`BertVectorClassifier`).
 
     `modules.json` does not name it, so that the folder's vectors stay those of texts.
     """
     size, num_labels = classifier.in_features, classifier.out_features
     settings = {"in_features": size, "out_features": num_labels, "bias": True, "activation_function": _IDENTITY}
-    write_json(folder / CLASSIFIER / "config.json", settings)
+    write_json(folder / CLASSIFIER / "config.json", settings | ({"separators": [*separators]} if separators else {}))
     weights = {f"linear.{name}": weight for name, weight in classifier.state_dict().items()}
     write_weights(weights, folder / CLASSIFIER / WEIGHTS_NAME)
 
 
-def read_classifier(folder: Path) -> tuple[Any, nn.Linear] | None:
-    """Read the pooling of a folder and the linear layer on its vectors; None if it has none (`write_classifier`)."""
+def read_classifier(folder: Path) -> tuple[Any, nn.Linear, list[int]] | None:
+    """Read the pooling of a folder and what `write_classifier` wrote; None if it wrote nothing there."""
     modules = read_text_vector_modules(folder) if (folder / CLASSIFIER).is_dir() else None
     if modules is None:
         return None
     settings = read_object(folder / CLASSIFIER / "config.json")
-    of_pairs = settings.get("in_features") == 2 * modules.size
-    return modules.pooling, _dense(folder / CLASSIFIER, settings, modules.size * (1 + of_pairs))[0]
+    layer: Any = _dense(folder / CLASSIFIER, settings, modules.size * (2 if "separators" in settings else 1))[0]
+    return modules.pooling, layer, settings.get("separators", [])

@@ -175,9 +175,8 @@ def winner_part(result: Mapping[str, Any], saved: str | None, noise: float) -> d
         if dev[name] == dev[ENCODER]:
             better = f"ties with the encoder {where} ({metric} {dev[name]:.3f}), is the cheaper of the two and"
         own, its = (1000 / max(one["ms_per_row"], 1e-6) for one in (baselines[name], encoder))
-        times = (
-            f"{own / its:,.{0 if own > 10 * its else 1}f} times as fast ({own:,.0f} rows a second against {its:,.0f})"
-        )
+        rates = f"({own:,.0f} rows a second against {its:,.0f})"
+        times = f"{own / its:,.{0 if own > 10 * its else 1}f} times as fast {rates}"
         sentences.append(f"Exported: {title}, which {better} {times}; the encoder is in {result['task']}-{ENCODER}.")
     best = max(dev, key=lambda other: (dev[other] == dev[other], dev[other]))  # NaN ranks last
     if dev[best] > dev[name] and best != saved:
@@ -242,8 +241,8 @@ def _clause(who: str, score: str, found: verdicts.Difference) -> str:
     if found.interval is None or found.smallest_visible is None:
         return f"{who} has {score}, and {verdicts.NOISE_UNKNOWN}"
     details = f"difference {signed(found.difference)}"
-    if found.verdict == "not shown":  # the interval, too wide to be of use, is in the tables
-        seen = f"this sweep could have seen one of {found.smallest_visible:.3f}"
+    if found.verdict == "not shown":  # the report has the interval, which is often too wide to be of use
+        seen = f"it would have been seen from {found.smallest_visible:.3f} on"
         return f"{who} has {score}; {found.cause} ({details}; {seen})"
     interval = " to ".join(map(signed, found.interval))
     return f"{who} {'wins' if found.verdict == 'better' else 'loses'}: {score} ({details}, 95 % interval {interval})"

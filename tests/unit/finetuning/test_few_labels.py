@@ -15,6 +15,7 @@ from bertline.finetuning.few_labels import TextsAsVectors, vector_classifier
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.classification import Classification
+from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -55,7 +56,7 @@ def test_of_pairs_a_frozen_encoder_reads_how_the_vectors_of_the_two_texts_differ
     run, tokenizer = job(pairs=True, method="frozen"), Tokenizer.load(encoder)
     model, rows = vector_classifier(run), run.dev.rows
     found = vectors_of(model, run.dev)
-    model.of_pairs = False
+    model.separators = ()
     first, second = (
         vectors_of(
             model, replace(run.dev, encoded=run.kind.encode(replace(rows, texts=texts, text_pairs=None), tokenizer))
@@ -64,7 +65,27 @@ def test_of_pairs_a_frozen_encoder_reads_how_the_vectors_of_the_two_texts_differ
     )
     torch.testing.assert_close(found, torch.cat([(first - second).abs(), first * second], 1), atol=1e-6, rtol=0)
     assert model.classifier.in_features == found.shape[1]
-    assert not vector_classifier(job(pairs=True, method="contrastive")).of_pairs
+    assert not vector_classifier(job(pairs=True, method="contrastive")).separators
+
+
+@pytest.mark.parametrize("separators", [(3,), (3, 3)])  # [SEP]; </s></s>
+def test_the_texts_of_a_pair_are_cut_out_whatever_their_token_types(encoder, separators):
+    texts = [[5, 6, 7], [8, 9], []], [[10], [11, 12, 13], [14]]
+    rows = [[2, *first, *separators, *second, 3] for first, second in zip(*texts, strict=True)]
+    longest = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    model = BertVectorClassifier(load_encoder(encoder), pooling="mean", classifier=torch.nn.Identity()).eval()
+    with torch.no_grad():
+        alone = [torch.cat([model(*alone_inputs([2, *text, 3])) for text in of_place]) for of_place in texts]
+        model.separators = separators
+        found = model(ids, torch.zeros_like(ids), mask)
+    expected = torch.cat([(alone[0] - alone[1]).abs(), alone[0] * alone[1]], dim=1)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+def alone_inputs(ids):
+    return torch.tensor([ids]), torch.zeros(1, len(ids), dtype=torch.long), torch.ones(1, len(ids), dtype=torch.long)
 
 
 def test_contrast_moves_texts_of_one_label_together_and_leaves_word_embeddings(job):

@@ -54,8 +54,8 @@ def test_the_sentence_says_whether_the_encoder_beats_the_opponent_that_is_strong
     assert found["sentence"].startswith(said)
     if encoder == 0.4:  # the typographic minus, in the interval too
         assert re.search(r"\(difference −0\.100, 95 % interval −0\.\d{3} to −0\.\d{3}", found["sentence"])
-    # An interval too wide for a verdict is left to the tables.
-    said = "; 30 rows are too few for a verdict (difference +0.001; this sweep could have seen one of 0.1"
+    # The interval of what is not shown is left to the report.
+    said = "; 30 rows are too few for a verdict (difference +0.001; it would have been seen from 0.1"
     assert (said in found["sentence"]) is ("interval" not in found["sentence"]) is (encoder == 0.501)
 
 

@@ -1,7 +1,5 @@
 """Metrics with the formulas of their reference implementations, in NumPy; a module per family. Names and ranges."""
 
-import math
-
 _METRICS = {
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
@@ -42,5 +40,5 @@ def score_range(metric: str) -> tuple[float, float]:
     ((0.0, 1.0), (-1.0, 1.0), (-inf, 0.0))
     """
     if metric.startswith("negative_"):
-        return -math.inf, 0.0
+        return float("-inf"), 0.0
     return (-1.0 if metric in ("matthews", "pearson", "spearman") else 0.0), 1.0
