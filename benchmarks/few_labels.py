@@ -202,20 +202,21 @@ def whole(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of all settings in which all systems were measured, and those of unseen sets among them.
+    """Return the figures of all settings in which all systems were measured, and of single texts and unseen sets alone.
 
     >>> def result(score, seconds): return {"score": score, "wall_s": seconds, "processor_s": seconds}
     >>> peers = {"setfit": result(0.8, 2), "frozen": result(0.7, 1), "tfidf": result(0.9, 1)}
     >>> found = summary({"trec 8 0": {**peers, "bertline": result(0.85, 5)}, "sick 8 0": {"bertline": result(0.5, 5)}})
-    >>> found.pop("unseen")
-    {'num_settings': 0}
+    >>> found.pop("unseen"), found.pop("single_texts") == found
+    ({'num_settings': 0}, True)
     >>> found
     {'num_settings': 1, 'mean': {'bertline': 0.85, 'setfit': 0.8, 'frozen': 0.7, 'tfidf': 0.9}, 'best_peer': 'tfidf', \
 'below': {'trec 8 0': -0.05}, 'time_ratio': {'wall_s': 2.5, 'processor_s': 2.5}}
     """
     of_all = whole(settings)
     unseen = {name: results for name, results in of_all.items() if SETS[name.split()[0]].is_unseen}
-    return {**_figures(of_all), "unseen": _figures(unseen)}
+    single = {name: results for name, results in of_all.items() if name.split()[0] not in ("sick", "mrpc")}
+    return {**_figures(of_all), "single_texts": _figures(single), "unseen": _figures(unseen)}
 
 
 def _figures(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -701,8 +701,9 @@ def few_labels() -> str:
             scores = [f"{statistics.fmean(one[system]['score'] for one in draws):.3f}" for system in _FEW_LABELS]
             lines.append(f"| {size} | {_FEW_LABELS_SETS[name]} | {len(draws)} | {' | '.join(scores)} |")
     told = [_few_labels_means(f"these {found['summary']['num_settings']} settings", found["summary"])]
-    if (unseen := found["summary"]["unseen"])["num_settings"]:
-        told.append(_few_labels_means(f"the {unseen['num_settings']} of unseen sets", unseen))
+    for key, name in {"single_texts": "of single texts", "unseen": "of unseen sets"}.items():
+        if number := found["summary"][key]["num_settings"]:
+            told.append(_few_labels_means(f"the {number} {name}", found["summary"][key]))
     return "\n".join([*lines, "", *told])
 
 
