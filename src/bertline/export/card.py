@@ -130,7 +130,7 @@ def read_card_facts(
         pair = bool(finished.kind.config.reads_pairs)
         usage = finished.kind.usage(finished.calibration, pair=pair)
         is_on_vectors = (best / CLASSIFIER).is_dir()
-        tasks[task], usages[task] = finished, usage_on_vectors(usage, pair=pair) if is_on_vectors else usage
+        tasks[task], usages[task] = finished, usage_on_vectors(usage, best, pair=pair) if is_on_vectors else usage
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("training", {})

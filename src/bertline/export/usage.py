@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from bertline.foundation.files import read_object
 from bertline.foundation.formats import escaped, printable, without_local_paths
-from bertline.modeling.text_vectors import VectorSettings
+from bertline.modeling.text_vectors import CLASSIFIER, VectorSettings
 
 
 def shown(title: str) -> str:
@@ -60,12 +62,19 @@ class Usage:
     """Settings of a model that embeds texts."""
 
 
-def usage_on_vectors(usage: Usage, *, pair: bool) -> Usage:
-    """Return the usage of a classifier on the vectors of a sentence encoder; transformers loads the encoder alone."""
-    by_vectors = (
-        "from safetensors.numpy import load_file\nfrom sentence_transformers import SentenceTransformer\n\n"
-        'head = load_file("NAME/classifier/model.safetensors")\n'
-        'vectors = SentenceTransformer("NAME").encode(["One text.", "Another text."])\n'
-        'logits = vectors @ head["linear.weight"].T + head["linear.bias"]'
-    )
-    return replace(usage, pipeline=False, snippets=(*([] if pair else [by_vectors]), *usage.snippets[-1:]))
+def usage_on_vectors(usage: Usage, folder: Path, *, pair: bool) -> Usage:
+    """Return the usage of a linear layer on the vectors of a sentence encoder; transformers loads the encoder alone."""
+    are_two = "separators" in read_object(folder / CLASSIFIER / "config.json")
+    encoded = 'SentenceTransformer("NAME").encode(["One text.", "Another text."])'
+    vectors = ["u, v = " + encoded, "vectors = np.concatenate([abs(u - v), u * v])[None]"]
+    lines = [
+        *(["import numpy as np"] if are_two else []),
+        "from safetensors.numpy import load_file",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        'head = load_file("NAME/classifier/model.safetensors")',
+        *(vectors if are_two else ["vectors = " + encoded]),
+        'outputs = vectors @ head["linear.weight"].T + head["linear.bias"]',
+    ]
+    is_told = are_two or not pair  # contrast reads a pair as one text, which sentence-transformers does not
+    return replace(usage, pipeline=False, snippets=(*(["\n".join(lines)] if is_told else []), *usage.snippets[-1:]))

@@ -1,4 +1,4 @@
-"""Methods for few labels: a linear classifier on the vectors of a sentence encoder, which stays frozen or is adapted.
+"""Methods for few labels: a linear layer on the vectors of a sentence encoder, which stays frozen or is adapted.
 
 A head on the first position starts from random weights, and a few dozen rows do not teach it. Vectors of a sentence
 encoder tell texts apart before any training; contrast moves those of one label together first (SetFit, arXiv
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
@@ -25,6 +25,7 @@ from bertline.finetuning.finetune import FineTuningJob, starting_model, train
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import INPUT_NAMES, Batch, HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, EncodedTexts
+from bertline.kinds.regression import EncodedNumbers
 from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.losses import pair_similarity_loss
@@ -41,6 +42,7 @@ STEPS = 40
 """Number of steps of contrast, for 16 rows as for 384: more of them are seldom better (`notebooks/LOG.md`)."""
 _STRENGTH_ADAPTED = 10.0
 _STRENGTHS = (0.1, 1.0, 10.0, 100.0)
+_RIDGES = np.logspace(-2, 3, 11)
 _CHOOSING_ROWS = 2_000
 """Maximum number of rows from which the strength of the regression is chosen: it hardly depends on more."""
 
@@ -100,7 +102,7 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     )  # fmt: skip
     adapting = replace(job, kind=kind, config=config, dev=None, checks=(), most_steps=None)
     model: Any = starting_model(adapting)
-    encoded: EncodedTexts = job.train.encoded
+    encoded: Any = job.train.encoded
     kind.num_steps = STEPS
     if job.most_steps is not None:  # of batches of the usual size
         kind.num_steps = min(STEPS, max(job.most_steps * job.config.batch_size // BATCH_SIZE, 1))
@@ -110,6 +112,9 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     if job.config.method == "frozen" and job.train.rows.text_pairs is not None:  # contrast reads a pair as one text
         model.separators = Tokenizer.load(job.encoder_folder).pair.between
     vectors = outputs_of(model, encoded.sequences, exact, model.bert.config.hidden_size * (1 + bool(model.separators)))
+    if isinstance(encoded, EncodedNumbers):
+        model.classifier = _regression(vectors, encoded.targets, is_of_pairs=bool(model.separators))
+        return model.to(job.machine.device)
     strengths = _STRENGTHS if job.config.method == "frozen" else (_STRENGTH_ADAPTED,)  # rows were adapted to
     weights = (1 / encoded.num_windows)[encoded.row_of]
     balanced = "balanced" if job.config.class_weights == "balanced" else None
@@ -117,6 +122,21 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
         vectors, encoded.labels[encoded.row_of], weights, len(kind.labels), strengths, class_weight=balanced
     ).to(job.machine.device)
     return model
+
+
+def _regression(vectors: NDArray[np.float32], targets: NDArray[np.float32], *, is_of_pairs: bool) -> nn.Linear:
+    """Fit ridge regression, its strength chosen by the rows left out one at a time; of pairs the cosine, the sum of
+    their product, is a feature too, so that few rows need not find it."""
+    size = vectors.shape[1]
+    layer = nn.Linear(size, 1)
+    is_product = np.arange(size) >= (size // 2 if is_of_pairs else size)
+    with threadpool_limits(1):
+        cosines = vectors @ is_product.astype(np.float32)
+        fitted = RidgeCV(_RIDGES).fit(np.column_stack([vectors, cosines]), targets)
+    with torch.no_grad():
+        layer.weight[0] = torch.tensor(fitted.coef_[:-1] + fitted.coef_[-1] * is_product)
+        layer.bias.fill_(float(fitted.intercept_))
+    return layer
 
 
 def _classifier(

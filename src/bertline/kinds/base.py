@@ -220,10 +220,18 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return load_model(folder, self.head, attention=attention, **self._of_head)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
-        """Write config.json and the weights, named as in the Hugging Face class for this kind of task."""
+        """Write config.json and the weights, named as in the Hugging Face class for this kind of task; a linear layer
+        on vectors is written beside a sentence encoder."""
         from bertline.encoders.loading import save_model
+        from bertline.modeling.heads import BertVectorClassifier
+        from bertline.modeling.text_vectors import VectorSettings, write_classifier, write_sentence_transformer
 
-        if self.head == "vectors":
+        if isinstance(model, BertVectorClassifier):
+            save_model(model.bert, folder)
+            vectors = VectorSettings(pooling=model.pooling, similarity="cosine", prompts={}, normalize=True)
+            write_sentence_transformer(folder, vectors, max_length=self.config.max_length)
+            write_classifier(folder, model.classifier, model.separators)
+        elif self.head == "vectors":
             save_model(cast(Any, model).bert, folder)
         else:
             names = dict(enumerate(self.outputs or self.labels))

@@ -205,20 +205,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def num_marks(self) -> int:
         return NUM_MATCHES if self.config.shared_tokens == "marked" else 0
 
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        """See `TaskKind.save_model`; a classifier on vectors is a sentence encoder with a linear layer beside it."""
-        from bertline.encoders import loading
-        from bertline.modeling.heads import BertVectorClassifier
-        from bertline.modeling.text_vectors import VectorSettings, write_classifier, write_sentence_transformer
-
-        if not isinstance(model, BertVectorClassifier):
-            super().save_model(model, folder)
-            return
-        loading.save_model(model.bert, folder)
-        vectors = VectorSettings(pooling=model.pooling, similarity="cosine", prompts={}, normalize=True)
-        write_sentence_transformer(folder, vectors, max_length=self.config.max_length)
-        write_classifier(folder, model.classifier, model.separators)
-
     def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
         config = self.config
         texts = rows.texts, rows.text_pairs

@@ -266,7 +266,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
         config = self.config
         scale = f"from {config.low:g} to {config.high:g}"
-        ours = 'import bertline\n\nbertline.load("NAME").predict(["One text."], ["Another text."])'
+        texts = '["One text."], ["Another text."]' if pair else '["One text."]'
+        ours = f'import bertline\n\nbertline.load("NAME").predict({texts})'
         if config.head == "cosine":
             return Usage(
                 what=f"Says how alike two texts are, {scale}, by the cosine of their vectors.",
@@ -287,7 +288,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             pipeline=True,
             snippets=(ours,),
             limits=(
-                "The class of transformers gives a number between about 0 and 1, which bertline puts on the scale.",
-                "Numbers can lie a little outside the scale.",
+                "Without bertline the output is a number of about 0 to 1, which bertline cuts and puts on the scale.",
             ),
         )

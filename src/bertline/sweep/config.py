@@ -115,8 +115,8 @@ class SweepConfig:
     If the best of several encoders is asked for, none is run from random weights."""
     methods: tuple[Literal["frozen", "contrastive", "full"], ...] = ("full",)
     """Ways to learn from labels (`FineTuningConfig.method`), the cheapest first; dev chooses by one seed, among equals
-    the first, and `full` only if it is ahead by more than a standard error (on folds two). Other kinds than
-    classification, and tasks with several labels a row, have `full` alone."""
+    the first, and `full` only if it is ahead by more than a standard error (on folds two). Regression has
+    no `contrastive`; other kinds than these two, and tasks with several labels a row, have `full` alone."""
     fold_rows: int = 0
     """Number of train and dev rows together below which classification makes its choices on five folds of both, if dev
     was not given, and learns from all; 0 never."""

@@ -28,6 +28,7 @@ from bertline.foundation.files import folder_written_atomically, read_json, writ
 from bertline.foundation.formats import duration, short_title
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
@@ -116,10 +117,14 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
     return planned
 
 
-def can_have_methods(plan: PlannedSweep) -> bool:
-    """Return whether a task can be learned by other methods than `full`: they are for few rows with one label each."""
+def possible_methods(plan: PlannedSweep) -> tuple[str, ...]:
+    """Return the methods by which a task can be learned: others than `full` are for few rows with one label each, or
+    with a number, by which contrast cannot pair them."""
     task = plan.job.task
-    return has_one_label(task) and not task.teacher and split_sizes(plan.job)["train"] <= _MOST_ROWS
+    if task.teacher or split_sizes(plan.job)["train"] > _MOST_ROWS:
+        return ("full",)
+    has_number = isinstance(task, RegressionTaskConfig) and task.head == "linear"
+    return tuple(METHODS) if has_one_label(task) else ("frozen", "full") if has_number else ("full",)
 
 
 def check_method(plan: PlannedSweep) -> None:
@@ -135,25 +140,28 @@ def check_method(plan: PlannedSweep) -> None:
             f"{key} needs rows that no model learns from, and below {job.sweep.fold_rows} rows all are learned from "
             f"({job.task_name} has {rows} besides test). Give a dev file, set sweep.fold_rows to 0, or leave it out."
         )
-    if (method != "full" or "full" not in job.sweep.methods) and not can_have_methods(plan):
+    possible = possible_methods(plan)
+    if method not in possible or not {*job.sweep.methods} & {*possible}:
         named = "sweep.methods is without full" if method == "full" else f"the method is {method} (quick=true)"
         raise ConfigError(
-            f"{named}: others are for classification with one label a row, without a teacher, of at most "
-            f"{_MOST_ROWS:,} train rows; {job.task_name} is {job.task.kind} of {split_sizes(job)['train']:,}."
+            f"{named}: others are for classification with one label a row, or (frozen alone) regression, without a "
+            f"teacher, of at most {_MOST_ROWS:,} train rows; {job.task_name} is {job.task.kind} of "
+            f"{split_sizes(job)['train']:,}."
         )
 
 
 def methods_tried(plan: PlannedSweep, points: Mapping[Arm, list[Params]]) -> list[Repetition]:
     """Plan one run of each method for each encoder, of its best point for `full`; empty for `full` alone."""
-    task, sweep = plan.job.task, plan.job.sweep
-    if not can_have_methods(plan) or sweep.methods == ("full",) or plan.fine_tuning.method != "full":
+    task, possible = plan.job.task, possible_methods(plan)
+    methods = [method for method in plan.job.sweep.methods if method in possible]
+    if methods == ["full"] or plan.fine_tuning.method != "full":
         return []
     kind: Any = "folds" if has_folds(plan.job) else "seed"
     return [
         Repetition(arm, points[arm][0] if method == "full" else {"method": method}, kind, 0, 0, 0, task.num_train_rows)
         for arm in points
         if arm.startswith("encoder")
-        for method in sweep.methods
+        for method in methods
     ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import bertline
 from bertline.encoders.loading import load_encoder, save_model
+from bertline.export.usage import usage_on_vectors
 from bertline.finetuning.few_labels import TextsAsVectors, vector_classifier
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_file import write_task_file
@@ -169,6 +172,23 @@ def test_a_saved_classifier_predicts_the_same_and_its_folder_embeds_texts(
         others = loaded.embed(seconds)
         vectors = np.concatenate([np.abs(vectors - others), vectors * others], axis=1)
     np.testing.assert_allclose(vectors, vectors_of(model, run.dev), atol=1e-5)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_the_snippet_of_the_card_gives_the_outputs_that_bertline_computes(job, encoder, tmp_path, monkeypatch, pairs):
+    run, folder = job(pairs=pairs, method="frozen"), tmp_path / "saved"
+    run.kind.save_model(vector_classifier(run), folder)
+    copy_tokenizer(encoder, folder)
+    write_task_file(folder, run.kind, {})
+    loaded, texts = bertline.load(folder), ["One text.", "Another text."]
+    stub = SimpleNamespace(SentenceTransformer=lambda name: SimpleNamespace(encode=bertline.load(name).embed))
+    monkeypatch.setitem(sys.modules, "sentence_transformers", stub)
+    snippets = usage_on_vectors(run.kind.usage({}, pair=pairs), folder, pair=pairs).snippets
+    exec(snippets[0].replace("NAME", str(folder)), given := {})
+    expected = loaded.predict(texts[:1], texts[1:]) if pairs else loaded.predict(texts)
+    found = torch.tensor(given["outputs"]).softmax(1).tolist()
+    np.testing.assert_allclose(found, [list(one.probabilities.values()) for one in expected], atol=1e-5)
+    assert "bertline.load" in snippets[1] and len(snippets) == 2
 
 
 def test_epochs_are_added_up_to_the_fewest_steps_and_cut_at_the_most(job):

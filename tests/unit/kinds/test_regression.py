@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import RidgeCV
 
+import bertline
 import finished_tasks
 from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
 from bertline.kinds.regression import Regression
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import NumberRows
+from bertline.tokenization.storage import copy_tokenizer
 from tiny import WORDS
 
 
@@ -81,6 +87,35 @@ def test_linear_predictions_are_on_the_tasks_own_scale_and_never_outside(task, e
     assert predicted(0.0, 0.25) == pytest.approx(2.0)
     assert predicted(0.0, 1.5).tolist() == [5.0] * 30
     assert predicted(0.0, -0.5).tolist() == [1.0] * 30
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_frozen_encoder_has_a_ridge_regression_on_vectors_and_of_pairs_on_their_cosine_too(
+    task, encoder, tokenizer, job_of, tmp_path, pairs
+):
+    config = task(low=1.0)
+    kind = Regression(config if pairs else replace(config, source=replace(config.source, text_pair_column=None)), ())
+    train, dev = (alike_rows(num_rows, seed) for num_rows, seed in ((60, 1), (30, 2)))
+    if not pairs:
+        train, dev = (replace(rows, text_pairs=None) for rows in (train, dev))
+    job = job_of(kind, encoder, train, dev, method="frozen")
+    result = fine_tune(job)
+    vectors = []
+    for rows in (train, dev):
+        batch = kind.encode(rows, tokenizer).sequences.batch(np.arange(len(rows)))
+        with torch.no_grad():
+            inputs = (batch[name] for name in ("input_ids", "token_type_ids", "attention_mask"))
+            vectors.append(result.model.vectors(*inputs).numpy())
+    if pairs:
+        vectors = [np.column_stack([each, each[:, each.shape[1] // 2 :].sum(1)]) for each in vectors]
+    theirs = RidgeCV(np.logspace(-2, 3, 11)).fit(vectors[0], (train.numbers - 1) / 4).predict(vectors[1])
+    expected = 1 + 4 * theirs.clip(0, 1)
+    np.testing.assert_allclose(kind.predict(result.model, job.dev.encoded, job.machine), expected, atol=1e-4)
+    kind.save_model(result.model, tmp_path)
+    copy_tokenizer(encoder, tmp_path)
+    write_task_file(tmp_path, kind, {})
+    found = bertline.load(tmp_path).predict(dev.texts, dev.text_pairs)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("head", ["linear", "cosine"])

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import finished_tasks
 from bertline.finetuning import finetune
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
@@ -150,6 +151,24 @@ def test_a_method_named_by_hand_is_the_only_one_and_refused_where_it_cannot_be_h
     lacking = replace(job(multi_label=True), sweep=replace(job().sweep, methods=("frozen",)))
     with pytest.raises(ConfigError, match="sweep.methods is without full"):
         repetitions.check_method(planned(lacking))
+
+
+def test_a_number_of_texts_is_learned_on_frozen_vectors_and_by_fine_tuning_but_not_by_contrast(
+    inputs, input_folder, tmp_path
+):
+    def regression(methods, **changes):
+        task = replace(finished_tasks.config_of("linear", **changes), label_efficiency_rows=(), num_train_rows=None)
+        return planned(
+            inputs.sweep_job(input_folder, tmp_path / "run", task=task, sweep=inputs.sweep(space={}, methods=methods))
+        )
+
+    plan = regression(("frozen", "contrastive", "full"))
+    tried = repetitions.methods_tried(plan, {"encoder": [{}]})
+    assert [one.params.get("method", "full") for one in tried] == ["frozen", "full"]
+    repetitions.check_method(plan)
+    assert repetitions.possible_methods(regression(("full",), head="cosine")) == ("full",)
+    with pytest.raises(ConfigError, match=r"\(frozen alone\) regression"):
+        repetitions.check_method(regression(("contrastive",)))
 
 
 def test_early_stopping_is_refused_where_no_row_is_kept_from_training(job):
