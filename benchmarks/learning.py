@@ -250,10 +250,9 @@ def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     presets = sorted(path.stem for path in (CONF / "optimizer").glob("*.yaml"))
     if arguments.optimizer not in presets:
         parser.error(f"--optimizer is one of {', '.join(presets)} (conf/optimizer), found {arguments.optimizer}")
-    for_trainer = [name for name in presets if not name.startswith("lamb")]
-    unknown = [name for name in arguments.peer_optimizers if name not in for_trainer]
+    unknown = [name for name in arguments.peer_optimizers if name not in presets]
     if unknown:
-        parser.error(f"--peer-optimizers are of {', '.join(for_trainer)} (conf/optimizer), found {', '.join(unknown)}")
+        parser.error(f"--peer-optimizers are of {', '.join(presets)} (conf/optimizer), found {', '.join(unknown)}")
     others = parse_changes(arguments.set).keys() - {"runtime"}
     if others:
         parser.error(f"--set changes bertline's runtime section alone, found {', '.join(sorted(others))}")

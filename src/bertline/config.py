@@ -129,7 +129,7 @@ def _broken_family_rules(config: PipelineConfig) -> Iterator[str]:
         optimizer, tokenizer, packing = config.optimizer.kind, config.tokenizer.kind, config.runtime.packing
         embeddings = pretrain.initial_embeddings
         found |= {
-            "optimizer.kind": (optimizer, optimizer == "muon", "adamw or lamb"),
+            "optimizer.kind": (optimizer, optimizer == "muon", "adamw"),
             "tokenizer.kind": (tokenizer, tokenizer == "extended", "trained or existing"),
             "pretrain.initial_embeddings": (embeddings, embeddings is not None, "null"),
             "runtime.packing": (packing, packing == "on", "off"),

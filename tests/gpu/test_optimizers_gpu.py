@@ -6,14 +6,10 @@ import torch
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.training.groupwise import set_learning_rate
-from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.optimizers import AdamWConfig, MuonConfig
 
 ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
-ALL = [
-    AdamWConfig(kind="adamw", **ADAM),
-    LambConfig(kind="lamb", **ADAM),
-    MuonConfig(kind="muon", momentum=0.95, adamw_lr=0.002, **ADAM),
-]
+ALL = [AdamWConfig(kind="adamw", **ADAM), MuonConfig(kind="muon", momentum=0.95, adamw_lr=0.002, **ADAM)]
 
 
 def model_on(device: str) -> BertForPreTraining:

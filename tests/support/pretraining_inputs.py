@@ -49,7 +49,6 @@ NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout
 ADAM = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adamw": {**ADAM, "kind": "adamw"},
-    "lamb": {**ADAM, "kind": "lamb"},
     "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
 }
 HEALTH: dict[str, Any] = {

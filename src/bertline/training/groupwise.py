@@ -1,4 +1,4 @@
-"""Optimizers that can skip a step: their base class, LAMB, Muon, and that of BERT's reference code; and when they do.
+"""Optimizers that can skip a step: their base class, Muon, and that of BERT's reference code; and when they do.
 
 `torch.optim.Muon` is not used: it treats fused query, key and value as one matrix, updates the matrices one by one, and
 always computes in bf16, which a CPU without bf16 instructions emulates.
@@ -33,7 +33,7 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
     """Optimizer that updates a group of weights at a time and can skip a step without synchronizing with the device.
 
     A skipped step leaves weights and state unchanged (up to the sign of a zero) without a copy of them: the gradients
-    become zeros, and each factor that would still change a tensor is 1, or 0 where it scales an update (LAMB and Muon
+    become zeros, and each factor that would still change a tensor is 1, or 0 where it scales an update (Muon
     would follow the old averages at full size). In other steps, these operations change no bit.
     """
 
@@ -113,53 +113,6 @@ def _zero_unless(taken: Tensor, gradients: Sequence[Tensor | None]) -> None:
             by_dtype.setdefault(bits, []).append(gradient.view(bits))
     for dtype, numbers in by_dtype.items():
         torch._foreach_mul_(numbers, taken.to(dtype))
-
-
-class Lamb(GroupwiseOptimizer):
-    """LAMB (arXiv 1904.00962, algorithm 2) with the identity for phi, in foreach operations.
-
-    Nothing is read back from the device: the step count for bias correction includes skipped steps, so after one the
-    correction is one step ahead; the difference is gone after about 1 / (1 - beta2) steps.
-
-    Args:
-        params: Parameter groups with `weight_decay`; `adapted`, whether the update is scaled to the norm of the weight
-            (False is plain Adam, for biases and LayerNorm, as in the paper's code); and `num_matrices`, the number of
-            matrices of equal shape stacked along the rows of each weight of the group: each is scaled to its own norm.
-    """
-
-    def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True, "num_matrices": 1}
-        super().__init__(params, defaults)
-
-    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
-        return {"step": 0, **super()._first_state(group, weight)}
-
-    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        states = [self.state[weight] for weight in weights]
-        for state in states:
-            state["step"] += 1
-        averages, squares = self._averages(group, weights)
-        beta1, beta2 = group["betas"]
-        roots = torch._foreach_sqrt(squares)
-        torch._foreach_div_(roots, [(1 - beta2 ** state["step"]) ** 0.5 for state in states])
-        torch._foreach_add_(roots, group["eps"])
-        updates = list(torch._foreach_div(averages, roots))
-        torch._foreach_div_(updates, [1 - beta1 ** state["step"] for state in states])
-        if group["weight_decay"]:
-            torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
-        if group["adapted"]:
-            _give_lengths(updates, weights, group["num_matrices"])
-        self._zero_if_skipped(updates)
-        torch._foreach_add_(weights, updates, alpha=-group["lr"])
-
-
-def _give_lengths(updates: list[Tensor], weights: list[Tensor], num_matrices: int) -> None:
-    """Scale the update of each matrix in place to the L2 norm of the matrix, unless either norm is zero."""
-    matrices = [matrix for weight in weights for matrix in weight.chunk(num_matrices)]
-    parts = [part for update in updates for part in update.chunk(num_matrices)]
-    lengths, found = torch.stack(torch._foreach_norm(matrices)), torch.stack(torch._foreach_norm(parts))
-    ratios = torch.where((lengths > 0) & (found > 0), lengths / found, 1.0)
-    torch._foreach_mul_(parts, list(ratios.unbind()))
 
 
 class AdamWithoutBiasCorrection(GroupwiseOptimizer):
@@ -306,7 +259,7 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
 
     Weights and optimizer averages then stay bitwise unchanged. This is decided on the device of the scalar `grad_norm`:
     nothing is read back. AdamW (PyTorch's fused kernels take `found_inf`, made for loss scaling) and Muon's AdamW do
-    not count a skipped step in their bias correction; LAMB does.
+    not count a skipped step in their bias correction.
     """
     if not (isinstance(optimizer, GroupwiseOptimizer) or optimizer.defaults.get("fused")):
         raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it is neither bertline's own nor fused")
@@ -318,19 +271,13 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
 
 @contextmanager
 def keeping_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Undo what a skipped step within the block does to an optimizer: the first one makes the state, LAMB counts it."""
-    before = {
-        weight: {name: value for name, value in state.items() if not isinstance(value, Tensor)}
-        for weight, state in optimizer.state.items()
-        if state
-    }
+    """Undo what a skipped step within the block does to an optimizer: the first one makes the state."""
+    before = {weight for weight, state in optimizer.state.items() if state}
     try:
         yield
     finally:
-        for weight in list(optimizer.state):
-            if weight in before:
-                optimizer.state[weight].update(before[weight])
-            else:
+        for weight in [*optimizer.state]:
+            if weight not in before:
                 del optimizer.state[weight]
 
 

@@ -9,15 +9,14 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.groupwise import AdamWithoutBiasCorrection, Lamb, orthogonalised, set_learning_rate
-from bertline.training.optimizers import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.groupwise import AdamWithoutBiasCorrection, orthogonalised, set_learning_rate
+from bertline.training.optimizers import AdamWConfig, MuonConfig
 from bertline.training.optimizers.base import weight_kinds
 
 ADAM = {"lr": 0.02, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
 ADAMW = AdamWConfig(kind="adamw", **ADAM)
-LAMB = LambConfig(kind="lamb", **ADAM)
 MUON = MuonConfig(kind="muon", momentum=0.95, adamw_lr=0.005, **ADAM)
-EACH = pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+EACH = pytest.mark.parametrize("config", [ADAMW, MUON], ids=lambda config: config.kind)
 
 
 def bert() -> BertForPreTraining:
@@ -73,73 +72,6 @@ def test_without_bias_correction_many_steps_follow_the_formula_in_double_precisi
     for weight, reference in zip(weights, expected, strict=False):
         torch.testing.assert_close(weight.detach().double(), reference, atol=1e-5, rtol=1e-5)
     assert torch.equal(weights[2], torch.ones(2))  # never had a gradient
-
-
-class PlainLamb:
-    """Algorithm 2 of LAMB's paper in plain loops and double precision, one matrix or vector at a time."""
-
-    def __init__(self, values: list[float], *, adapted: bool) -> None:
-        self.values, self.adapted, self.steps = values, adapted, 0
-        self.m, self.v = [0.0] * len(values), [0.0] * len(values)
-
-    def step(self, gradient: list[float], lr: float) -> None:
-        self.steps += 1
-        update = []
-        for index, g in enumerate(gradient):
-            self.m[index] = 0.9 * self.m[index] + (1 - 0.9) * g
-            self.v[index] = 0.98 * self.v[index] + (1 - 0.98) * g * g
-            m, v = self.m[index] / (1 - 0.9**self.steps), self.v[index] / (1 - 0.98**self.steps)
-            ratio = m / (math.sqrt(v) + 1e-6)
-            update.append(ratio + 0.1 * self.values[index] if self.adapted else ratio)
-        factor = math.hypot(*self.values) / math.hypot(*update) if self.adapted else 1.0
-        self.values = [value - lr * factor * change for value, change in zip(self.values, update, strict=True)]
-
-
-def flat(tensor: torch.Tensor) -> list[float]:
-    return tensor.detach().double().flatten().tolist()
-
-
-def test_lamb_takes_the_steps_of_the_paper_on_every_weight_of_a_bert():
-    model = bert()
-    optimizer = LAMB.build(model)
-    # A fused weight is three matrices, each with a length of its own.
-    thirds = {name: 3 if name.endswith("query_key_value.weight") else 1 for name, _ in model.named_parameters()}
-    expected = {
-        name: [PlainLamb(flat(part), adapted=weight.ndim == 2) for part in weight.chunk(thirds[name])]
-        for name, weight in model.named_parameters()
-    }
-    for step in range(4):
-        lr = 0.02 * (step + 1) / 4
-        give_gradients(model, step)
-        for name, weight in model.named_parameters():
-            for part, plain in zip(weight.grad.chunk(thirds[name]), expected[name], strict=True):
-                plain.step(flat(part), lr)
-        set_learning_rate(optimizer, lr)
-        optimizer.step()
-    assert sum(thirds.values()) > len(thirds)
-    for name, weight in model.named_parameters():
-        values = [value for plain in expected[name] for value in plain.values]
-        torch.testing.assert_close(torch.tensor(flat(weight)), torch.tensor(values), msg=name, atol=2e-6, rtol=2e-5)
-
-
-def test_lamb_moves_a_matrix_of_zeros():
-    weight = nn.Parameter(torch.zeros(2, 2))
-    optimizer = Lamb([{"params": [weight]}], lr=0.1, betas=(0.9, 0.989), eps=1e-6)
-    weight.grad = torch.ones(2, 2)
-    optimizer.step()
-    torch.testing.assert_close(weight.detach(), torch.full((2, 2), -0.1), atol=1e-5, rtol=0)
-
-
-def test_lamb_leaves_a_weight_without_a_gradient_and_starts_its_count_when_it_gets_one():
-    weights = [nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))]
-    optimizer = Lamb([{"params": weights}], lr=0.1, betas=(0.9, 0.989), eps=1e-6)
-    weights[0].grad = torch.ones(2, 2)
-    for _ in range(5):
-        optimizer.step()
-    assert torch.equal(weights[1], torch.ones(2, 2))
-    weights[1].grad = torch.ones(2, 2)
-    optimizer.step()
-    torch.testing.assert_close(weights[1].detach(), torch.full((2, 2), 0.9), atol=1e-5, rtol=0)
 
 
 def by_singular_values(matrix: torch.Tensor) -> torch.Tensor:

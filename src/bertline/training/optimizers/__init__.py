@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from bertline.training.devices import Precision
-    from bertline.training.groupwise import Lamb, Muon
+    from bertline.training.groupwise import Muon
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,28 +27,6 @@ class AdamWConfig(AdamSettings):
 
         groups, betas = groups_by_decay(model, self.weight_decay), (self.beta1, self.beta2)
         return torch.optim.AdamW(groups, lr=self.lr, betas=betas, eps=self.eps, fused=True)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LambConfig(AdamSettings):
-    """LAMB (arXiv 1904.00962, algorithm 2), for batches of thousands of sequences.
-
-    Biases and LayerNorm have neither weight decay nor adaptation to the norm of the weight.
-    """
-
-    kind: Literal["lamb"]
-
-    def build(self, model: nn.Module, *, precision: Precision = "fp32") -> Lamb:
-        """See `OptimizerSettings.build`."""
-        from bertline.training.groupwise import Lamb
-
-        kinds, decay = weight_kinds(model), self.weight_decay
-        groups = [
-            {"params": kinds.fused, "weight_decay": decay, "num_matrices": MATRICES_IN_FUSED},
-            {"params": [*kinds.layer_matrices, *kinds.other_matrices], "weight_decay": decay},
-            {"params": kinds.vectors, "adapted": False},
-        ]
-        return Lamb(not_empty(groups), lr=self.lr, betas=(self.beta1, self.beta2), eps=self.eps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,4 +72,4 @@ class MuonConfig(AdamSettings):
         return Muon(not_empty(groups), lr=self.lr, momentum=self.momentum, betas=betas, eps=self.eps, dtype=dtype)
 
 
-OptimizerConfig = AdamWConfig | LambConfig | MuonConfig
+OptimizerConfig = AdamWConfig | MuonConfig
