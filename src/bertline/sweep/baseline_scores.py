@@ -21,7 +21,7 @@ from bertline.sweep.baselines.base import Baseline, BaselineInputs
 from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, SweepJob, kind_of, test_splits
 from bertline.sweep.doubtful_labels import doubtful_labels
-from bertline.sweep.folds import calibration_split, folds_of, has_folds, has_one_label, num_folds, rows_of
+from bertline.sweep.folds import calibration_split, folds_of, has_folds, has_one_label, rows_of
 from bertline.sweep.label_curve import curve_sizes, drawn
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
@@ -83,7 +83,7 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
     read = {name: rows_of(job, kind, name) for name in ("train", "dev", calibration_split(job), *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
     train = all_train.first(job.task.num_train_rows)
-    folds = folds_of(train, job.sweep.seed, num_folds(len(train))) if has_folds(job) else []
+    folds = folds_of(train, job.sweep.seed) if has_folds(job) else []
     baselines = made(train, read)
     by_rows: dict[str, dict[int, list[float]]] = {baseline.name: {} for baseline in baselines}
     sizes = {min(rows, len(all_train)) for rows in job.task.label_efficiency_rows}

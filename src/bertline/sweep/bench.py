@@ -22,7 +22,7 @@ from bertline.kinds.base import UNLABELLED, TaskKind
 from bertline.kinds.registry import TaskConfig, task_kind
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
-from bertline.sweep.folds import STEPS_IN_A_FOLD, calibration_split, folds_of, has_folds, num_folds, rows_of
+from bertline.sweep.folds import STEPS_IN_A_FOLD, calibration_split, folds_of, has_folds, rows_of
 from bertline.sweep.space import Arm, Params, with_params
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -294,7 +294,7 @@ class Bench:
         bench, run = self.arm(arm), self.run(arm, params, num_train_rows=None, seed=seed)
         rows, exact = run.train.rows, replace(self.machine, precision="fp32")
         predictions: Any = None
-        folds = folds_of(rows, self.job.sweep.seed, num_folds(len(rows)))
+        folds = folds_of(rows, self.job.sweep.seed)
         for number, (learned, predicted) in enumerate(folds, start=1):
             split = bench.encoded(rows.take(learned))
             of_fold = f"{title}, fold {number} of {len(folds)}"

@@ -118,8 +118,8 @@ class SweepConfig:
     the first, and `full` only if it is ahead by more than a standard error (on folds two). Regression has
     no `contrastive`; other kinds than these two, and tasks with several labels a row, have `full` alone."""
     fold_rows: int = 0
-    """Number of train and dev rows together below which classification makes its choices on folds of both (five, from
-    300 rows on three), if dev was not given, and learns from all; 0 never."""
+    """Number of train and dev rows together below which classification makes its choices on five folds of both, if dev
+    was not given, and learns from all; 0 never."""
     label_curve: bool = False
     """Whether the encoder and the best n-grams also learn from `num_label_efficiency_seeds` draws of an eighth, a
     quarter, half and three quarters of the train rows, to tell what twice the labels would buy."""

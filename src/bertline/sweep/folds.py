@@ -1,7 +1,7 @@
 """Few labelled rows: train and dev are one set, and each of its rows is predicted by models that did not see it.
 
 A dev of five or fifty rows chooses nothing, and rows kept for it are missed in training. Choices are made on the
-predictions of folds; the models that are scored on test learn from all rows.
+predictions of five folds; the models that are scored on test learn from all rows.
 """
 
 from __future__ import annotations
@@ -38,11 +38,6 @@ def has_folds(job: SweepJob) -> bool:
     return is_few and isinstance(task, ClassificationTaskConfig) and not (given or sizes or task.teacher)
 
 
-def num_folds(num_rows: int) -> int:
-    """Return the number of folds of rows; three of more rows choose as well as five, and cost less."""
-    return NUM_FOLDS if num_rows < 300 else 3
-
-
 def has_one_label(task: BaseTaskConfig) -> bool:
     """Return whether a task is classification with one label a row."""
     return isinstance(task, ClassificationTaskConfig) and not task.multi_label
@@ -67,16 +62,16 @@ def rows_of(job: SweepJob, kind: TaskKind[Any, Any, Any], split: SplitName) -> A
     return rows.take(sorted(shuffled[:half] if split == CALIBRATION else shuffled[half:]))
 
 
-def folds_of(rows: Any, seed: int, most: int = NUM_FOLDS) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def folds_of(rows: Any, seed: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return the indices of the rows that each fold trains on, and of those it predicts.
 
     Each label has about the same share in every fold, and the rows of a source are in one.
     """
     labels = rows.labels if rows.labels.ndim == 1 else rows.labels.argmax(axis=1)
     sources = rows.sources()
-    most = min(most, len(set(sources)))
-    is_stratified = np.bincount(labels).max() >= most
+    num_folds = min(NUM_FOLDS, len(set(sources)))
+    is_stratified = np.bincount(labels).max() >= num_folds
     splitter = StratifiedGroupKFold if is_stratified else GroupKFold
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of labels with fewer rows than there are folds
-        return list(splitter(most, shuffle=True, random_state=seed).split(sources, labels, sources))
+        return list(splitter(num_folds, shuffle=True, random_state=seed).split(sources, labels, sources))

@@ -18,7 +18,7 @@ from bertline.foundation.parallel import usable_cores
 from bertline.foundation.progress import say
 from bertline.kinds.base import LossOptions
 from bertline.sweep.bench import Bench, PlannedSweep, num_sweep_workers, split_sizes
-from bertline.sweep.folds import STEPS_IN_A_FOLD, has_folds, num_folds
+from bertline.sweep.folds import NUM_FOLDS, STEPS_IN_A_FOLD, has_folds
 from bertline.sweep.repetitions import methods_tried
 from bertline.training.groupwise import clip_gradients
 
@@ -55,9 +55,9 @@ def with_forecast(plan: PlannedSweep) -> PlannedSweep:
     if has_folds(job):
         of_full = full_s(max(per_epoch * 4 // 5, 1), STEPS_IN_A_FOLD)
         fold_s = {"frozen": 0.0, "contrastive": contrastive_s(few_labels.STEPS // 2), "full": of_full}
-        methods, folds = tried or [config.method], num_folds(sizes["train"])
-        trained_s += folds * sum(fold_s[method] for method in methods)
-        num_read += folds * len(methods)
+        methods = tried or [config.method]
+        trained_s += NUM_FOLDS * sum(fold_s[method] for method in methods)
+        num_read += NUM_FOLDS * len(methods)
     elif tried:
         trained_s = (seed_s["full"] + seed_s["contrastive"]) * (num_seeds + 1) / 2
     trained_s += (sweep.num_trials if sweep.searched(job.task) else 0) * seed_s["full"]

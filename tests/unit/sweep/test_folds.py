@@ -19,7 +19,7 @@ from bertline.sweep import bench as benches
 from bertline.sweep import forecast, repetitions
 from bertline.sweep.baselines.base import BaselineInputs, dev_score
 from bertline.sweep.bench import Bench, planned, split_sizes
-from bertline.sweep.folds import CALIBRATION, calibration_split, folds_of, has_folds, num_folds, rows_of
+from bertline.sweep.folds import CALIBRATION, calibration_split, folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import write_rows
 
 
@@ -49,14 +49,6 @@ def test_each_row_is_predicted_once_by_models_that_saw_neither_it_nor_its_source
 def test_labels_have_about_the_same_share_in_every_fold(inputs):
     rows = replace(inputs.learnable_rows(60), labels=np.repeat(np.arange(3), (40, 15, 5)))
     assert [np.bincount(rows.labels[predicted]).tolist() for _, predicted in folds_of(rows, seed=0)] == [[8, 3, 1]] * 5
-
-
-@pytest.mark.parametrize(("num_rows", "expected"), [(2, 5), (299, 5), (300, 3)])
-def test_from_300_rows_on_three_folds_are_enough(inputs, num_rows, expected):
-    assert num_folds(num_rows) == expected
-    folds = folds_of(inputs.learnable_rows(60), 0, num_folds(num_rows))
-    assert len(folds) == expected
-    assert sorted(np.concatenate([predicted for _, predicted in folds])) == list(range(60))
 
 
 @pytest.mark.parametrize("num_rows", [2, 7])
