@@ -158,7 +158,7 @@ SETS = {
     "topics": Set(rows=_topics),
     "sick": Set(rows=_sick),
     "authors": Set(rows=_authors, is_unseen=True),
-    "languages": Set(rows=_languages, is_unseen=True),
+    "languages": Set(rows=_languages),
     "mrpc": Set(rows=_mrpc),
     "wnut17": Set(rows=_wnut17, metric="f1", sizes=(50, 200)),
     "stsb": Set(rows=_stsb, metric="pearson", sizes=(50, 200)),

@@ -680,8 +680,8 @@ _FEW_LABELS_SETS = {
     "topics": "topics",
     "sick": "SICK",
     "mrpc": "MRPC",
+    "languages": "languages",
     "authors": "authors (unseen)",
-    "languages": "languages (unseen)",
 }
 
 
