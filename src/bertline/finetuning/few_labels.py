@@ -25,7 +25,6 @@ from bertline.finetuning.finetune import FineTuningJob, starting_model, train
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import INPUT_NAMES, Batch, HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, EncodedTexts
-from bertline.kinds.regression import EncodedNumbers
 from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.losses import pair_similarity_loss
@@ -112,7 +111,7 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     if job.config.method == "frozen" and job.train.rows.text_pairs is not None:  # contrast reads a pair as one text
         model.separators = Tokenizer.load(job.encoder_folder).pair.between
     vectors = outputs_of(model, encoded.sequences, exact, model.bert.config.hidden_size * (1 + bool(model.separators)))
-    if isinstance(encoded, EncodedNumbers):
+    if job.kind.problem_type == "regression":
         model.classifier = _regression(vectors, encoded.targets, is_of_pairs=bool(model.separators))
         return model.to(job.machine.device)
     strengths = _STRENGTHS if job.config.method == "frozen" else (_STRENGTH_ADAPTED,)  # rows were adapted to

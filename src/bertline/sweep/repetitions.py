@@ -28,7 +28,6 @@ from bertline.foundation.files import folder_written_atomically, read_json, writ
 from bertline.foundation.formats import duration, short_title
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
-from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
@@ -123,7 +122,7 @@ def possible_methods(plan: PlannedSweep) -> tuple[str, ...]:
     task = plan.job.task
     if task.teacher or split_sizes(plan.job)["train"] > _MOST_ROWS:
         return ("full",)
-    has_number = isinstance(task, RegressionTaskConfig) and task.head == "linear"
+    has_number = getattr(task, "kind", "") == "regression" and getattr(task, "head", "") == "linear"
     return tuple(METHODS) if has_one_label(task) else ("frozen", "full") if has_number else ("full",)
 
 

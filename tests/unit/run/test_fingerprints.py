@@ -78,7 +78,7 @@ CHANGES = [
     ),
     ("kinds.regression", '"mean of train"', '"the mean of train"', {"sweep@regression"}),  # a baseline
     ("kinds.regression", "taken for", "answered", {"evaluate"}),
-    ("kinds.regression", "Numbers can lie", "Figures can lie", {"export"}),
+    ("kinds.regression", "Gives a text, or", "Says of a text, or", {"export"}),
     ("kinds.regression", "low must be below", "low has to be below", {"task_data@regression", *REPORTED}),
     # What a method imports, where the method is used.
     ("export.usage", "def code_span", "UNUSED = 1\n\n\ndef code_span", {"export"}),
