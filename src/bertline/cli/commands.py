@@ -151,23 +151,6 @@ def share(arguments: list[str]) -> None:
     say(f"the remote has {num_entries} runs of stages ({len(sent.transferred)} files were new)")
 
 
-@composing("reference_curve")
-def curve(composed: dict[str, Any]) -> None:
-    """Ship the curves of a finished pretraining with bertline, to be drawn behind others in the report.
-
-    bertline curve run=runs/pretrain/FINGERPRINT name=docs_tiny device="2 CPU cores"
-    """
-    from bertline.evaluation.reference import reference_of_run, write_reference
-    from bertline.run.provenance import git_commit
-
-    name, run, commit = composed["name"], of_caller(composed["run"]), composed["commit"] or git_commit()
-    path = Path("src/bertline/evaluation/reference_curves", f"{name}.json")
-    content = reference_of_run(run, name=name, device=composed["device"], commit=commit)
-    write_reference(path, content)
-    last = {key: points[-1][1] for key, points in content["curves"].items() if points}
-    say(f"{path}: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))
-
-
 def try_blanks(arguments: list[str]) -> None:
     """Fill the blanks (___ or [MASK]) of sentences with an encoder's guesses; also works during a pretraining.
 

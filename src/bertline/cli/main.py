@@ -52,7 +52,6 @@ COMMANDS = {
     "promote": Command("commands:promote", "make a version of a model the champion by hand", "promote"),
     "send": Command("commands:send", "send records that the tracking server did not take", "config"),
     "share": Command("commands:share", "send results of earlier runs to a DVC remote", in_project=True),
-    "curve": Command("commands:curve", "ship the curves of a run for the report", "reference_curve", in_project=True),
 }
 HELP = """usage: bertline COMMAND [KEY=VALUE ...]
 

@@ -19,7 +19,6 @@ from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.html import in_unit, metric_name, rendered, score, test_score
 from bertline.evaluation.overlap import Overlap, Overlaps, measure_overlap
-from bertline.evaluation.reference import reference_for
 from bertline.evaluation.task_section import TaskSection
 from bertline.foundation import verdicts
 from bertline.foundation.files import folder_written_atomically, write_atomically
@@ -208,7 +207,6 @@ def report_page(
         overview=Overview(facts, tasks),
         tasks=tasks,
         pretraining=pretraining,
-        reference=None if facts.taken_from else reference_for(facts.params),
         dropped=dropped,
         samples=_samples(pipeline, num_documents),
         configuration={

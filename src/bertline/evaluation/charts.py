@@ -15,7 +15,6 @@ from bertline.encoders.loading import load_encoder
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.figures import Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
 from bertline.evaluation.html import metric_name, words
-from bertline.evaluation.reference import reference_for
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.foundation.formats import percent
 from bertline.modeling.heads import pooled
@@ -108,7 +107,7 @@ def _curves(
     level: tuple[str, float] | None,
     caption: str,
 ) -> Captioned | None:
-    """Draw curves by metric, each with its title and colour; held-out ones in front of those of a reference run."""
+    """Draw curves by metric, each with its title and colour."""
     own = [
         Series(title, facts.curve(key), colour, style="marked" if key.startswith(("val/", "probe/")) else "line")
         for key, (title, colour) in curves.items()
@@ -116,11 +115,6 @@ def _curves(
     ]
     if not own:
         return None
-    if (reference := reference_for(facts.params)) is not None:
-        held_out = [(key, colour) for key, (_, colour) in curves.items() if not key.startswith("train/")]
-        for number, (key, colour) in enumerate(held_out):  # only the first is in the legend
-            points = reference.until(key, facts.curve(key))
-            own.append(Series("" if number else reference.title, points, colour, style="behind"))
     chart = line_chart(own, x_name="step", y_name=y_name, level=level, marks=facts.length_changes())
     return Captioned(name, chart, caption)
 

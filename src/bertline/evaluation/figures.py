@@ -73,9 +73,8 @@ class Series:
     points: Points
     colour: str
     spread: Sequence[float] | None = None
-    style: Literal["line", "marked", "dots", "behind"] = "line"
-    """`marked`: a line with a dot at each point; `behind`: a pale line below all others, last in the legend, where it
-    is not listed without a name."""
+    style: Literal["line", "marked", "dots"] = "line"
+    """`marked`: a line with a dot at each point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,6 @@ def line_chart(
     """
     axes = figure.subplots()
     series = [replace(curve, name=_name(curve.name)) for curve in series if curve.points]
-    series.sort(key=lambda curve: curve.style == "behind")
     for curve in series:
         _draw(axes, curve)
     if level:
@@ -183,8 +181,7 @@ def _draw(axes: Axes, curve: Series) -> None:
         return
     every = max(1, len(curve.points) // _MOST_POINTS)
     thin = [*curve.points[:-1:every], curve.points[-1]]  # the last point is the result
-    behind: Any = {"linewidth": 5, "alpha": 0.25, "zorder": 1} if curve.style == "behind" else {}
-    axes.plot(*zip(*thin, strict=True), color=colour, label=curve.name or None, **{"linewidth": 1.8, **behind})
+    axes.plot(*zip(*thin, strict=True), color=colour, label=curve.name, linewidth=1.8)
     if curve.style == "marked":
         for (x, y), spread in zip(curve.points, curve.spread or [0.0] * len(curve.points), strict=True):
             axes.errorbar(x, y, spread or None, fmt="none", color=colour, linewidth=1.5)

@@ -5,7 +5,7 @@ The fingerprint of a stage covers the syntax trees, without docstrings and comme
 import, directly or not, at the top of a file or inside a function. Of a kind of task it covers what the stage uses
 (`MEMBERS_OF_STAGES`): a changed report leaves the sweep alone. That of a stage of one task covers the kind of this
 task and no other: a new baseline re-runs the sweeps that have it. The fingerprint also covers the files next to
-these modules that they use: templates and reference curves.
+these modules that they use: templates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
-_TEMPLATES = ("*.html", "templates/*", "reference_curves/*.json")
+_TEMPLATES = ("*.html", "templates/*")
 _RECIPES = "pipelines"
 # These modules print messages, validate, or keep records, which cannot change a result. Those of `run` open,
 # run and record every stage in the same way: a recipe imports them, and their own imports are not followed.

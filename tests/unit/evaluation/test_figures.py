@@ -17,7 +17,7 @@ def some_charts(value: float = 0.5) -> dict[str, Chart]:
     points = [(value, value), (value, value)]
     return {
         "curve": line_chart(
-            [Series(HOSTILE, points, "c0", [0.1, 0.0], "marked"), Series("behind", points, "c1", style="behind")],
+            [Series(HOSTILE, points, "c0", [0.1, 0.0], "marked"), Series("other", points, "c1")],
             x_name="step", y_name="loss", level=("chance", value), marks=[(value, "length 64")],
         ),
         "log": line_chart(

@@ -134,13 +134,6 @@ def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(
     assert stages <= found and not found & others
 
 
-def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source: Path) -> None:
-    before = fingerprints(source)
-    (path,) = (source / "bertline/evaluation/reference_curves").glob("docs_tiny.json")
-    path.write_text(path.read_text().replace("docs_tiny", "other"))
-    assert {name for name, found in fingerprints(source).items() if found != before[name]} == {"evaluate", "export"}
-
-
 def test_what_opens_and_records_stages_is_in_no_fingerprint() -> None:
     work = {f"bertline.run.{name}" for name in ("summary", "unused")}
     for stage in STAGES:
