@@ -29,7 +29,7 @@ NOT_RUN = (
     *("pip install", "mlflow models serve", "curl "),
 )
 # Run by other tests as the pages have them: test_pipeline.py an experiment, test_dvc_remote.py what shares results.
-RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ", "bertline share")
+RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ")
 LEFT_OUT = (*NOT_RUN, *RUN_ELSEWHERE)
 # Of other blocks: test_plan.py compares the output, tests/slurm/test_documented.py has a cluster, test_dvc_remote.py a
 # second clone, tests/browser/test_transformers_js.py opens the page; encoders of the hub are not to be had here.

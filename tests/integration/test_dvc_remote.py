@@ -6,7 +6,6 @@ The commands are those of docs/howto/share.md, with the reader's own address fil
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import servers
@@ -35,10 +34,6 @@ def stages(printed: str, pattern: str) -> set[str]:
     return set(re.findall(pattern, printed, re.MULTILINE))
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
 def test_a_second_clone_reproduces_without_computing(pipeline, run, tmp_path, monkeypatch) -> None:
     second = tmp_path / "second"
     with servers.S3() as s3:
@@ -50,7 +45,6 @@ def test_a_second_clone_reproduces_without_computing(pipeline, run, tmp_path, mo
         example = "https://s3.example.org"
         printed(run, pipeline, of_page(f"dvc remote modify store endpointurl {example}", example, s3.url))
         printed(run, pipeline, of_page("dvc push --run-cache"))
-        assert "runs of stages" in printed(run, pipeline, of_page("bertline share"))
         printed(run, pipeline, "git add --all")  # the tree of the tests may have files that are not committed
         printed(run, pipeline, "git add --force conf/local")
         printed(run, pipeline, f"{GIT} commit --quiet --all --message Results")
@@ -68,16 +62,6 @@ def test_a_second_clone_reproduces_without_computing(pipeline, run, tmp_path, mo
         for name in ("dvc.lock", "params.yaml", *(f"artifacts/{name}" for name in same)):
             assert (second / name).read_bytes() == (pipeline / name).read_bytes(), name
 
-        # Without results and without `dvc.lock`, they come from the run cache of the remote.
-        for folder in ("artifacts", ".dvc/cache"):
-            shutil.rmtree(second / folder)
-        (second / "dvc.lock").unlink()
-        printed(run, second, of_page("dvc fetch --run-cache"))
-        restored = printed(run, second, of_page("dvc repro --pull"))
-        assert stages(restored, r"^Running stage '(.*)'") == LIGHT, restored
-        assert stages(restored, r"'(.*)' is cached - skipping run") >= COMPUTED
-        for name in ("metrics", "headline", "evaluate"):
-            assert files_of(second / "artifacts" / name) == files_of(pipeline / "artifacts" / name) != {}
     # The keys were in the environment alone.
     for path in (pipeline / ".dvc/config", pipeline / "params.yaml"):
         assert s3.secret not in path.read_text() and s3.key not in path.read_text()

@@ -114,43 +114,6 @@ def send(composed: dict[str, Any]) -> None:
     say(f"the tracking server has everything of {len(folders)} run folders")
 
 
-def share(arguments: list[str]) -> None:
-    """After `dvc push --run-cache`, send what earlier runs left beside it: other clones can take any of them over.
-
-        bertline share
-        bertline share REMOTE       to another remote than the default one
-
-    The figures of a stage are in git, so DVC does not send them, but takes a run over only where they are cached.
-    """
-    if len(arguments) > 1:
-        raise ConfigError(f"{' '.join(arguments)}: name one remote, or none for the default one")
-    from dvc.exceptions import DvcException  # after bertline, which turns its reports off
-    from dvc.lock import LockError
-    from dvc.repo import Repo
-
-    from bertline.cli.repro_end import dvc_lock_hint
-
-    try:
-        with Repo() as repo:
-            runs, here = Path(repo.stage_cache.cache_dir), repo.cache.local
-            wanted: set[Any] = set()
-            num_entries = 0
-            for path in runs.glob("*/*/*"):
-                used = repo.stage_cache.get_used_objs([(path.parent.name, path.name)])
-                objects: set[Any] = set().union(*used.values())
-                # `dvc gc` deletes objects and leaves the entries that need them.
-                if objects and all(here.exists(one.value) for one in objects):
-                    wanted, num_entries = wanted | objects, num_entries + 1
-            sent = repo.cloud.push(wanted, remote=arguments[0] if arguments else None)
-    except LockError as error:
-        raise MachineError(dvc_lock_hint(Path.cwd()) or str(error)) from error
-    except DvcException as error:
-        raise MachineError(f"{error}. `dvc remote list` shows the remotes that can be named") from error
-    if sent.failed:
-        raise MachineError(f"{len(sent.failed)} of {len(wanted)} objects were not sent; run the same command again")
-    say(f"the remote has {num_entries} runs of stages ({len(sent.transferred)} files were new)")
-
-
 def try_blanks(arguments: list[str]) -> None:
     """Fill the blanks (___ or [MASK]) of sentences with an encoder's guesses; also works during a pretraining.
 

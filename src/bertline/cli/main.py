@@ -51,7 +51,6 @@ COMMANDS = {
     "ui": Command("commands:ui", "open MLflow on prepared views of your runs"),
     "promote": Command("commands:promote", "make a version of a model the champion by hand", "promote"),
     "send": Command("commands:send", "send records that the tracking server did not take", "config"),
-    "share": Command("commands:share", "send results of earlier runs to a DVC remote", in_project=True),
 }
 HELP = """usage: bertline COMMAND [KEY=VALUE ...]
 
