@@ -28,7 +28,7 @@ from bertline.config import PipelineConfig
 from bertline.corpus.registry import SourceConfig
 from bertline.kinds.registry import KINDS
 from bertline.planning import PlanConfig
-from bertline.run.stages import STAGES
+from bertline.stages.registry import STAGES
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

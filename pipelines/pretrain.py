@@ -8,31 +8,8 @@ runs/pretrain/FINGERPRINT. After a stop or a kill, the same command resumes. Wit
 trained: the checkpoint of pretrain.start_from is read, checked and written as it is.
 """
 
-from typing import Any
-
-from bertline.cli.composition import recipe
-from bertline.foundation.progress import warn
-from bertline.run.stage import open_stage
-from bertline.training.environment import use_training_environment
-
-WORK = "bertline.pretraining.run:run"
-
-
-@recipe
-def main(composed: dict[str, Any]) -> None:
-    """Pretrain, resume a stopped pretraining, or take a checkpoint as it is."""
-    with open_stage("pretrain", composed) as stage:
-        if not stage.config.pretrains:
-            from bertline.pretraining.job import take_checkpoint  # loads torch
-
-            stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
-            return
-        metrics = stage.work(WORK)
-        if stage.config.runtime.profile and not (stage.folder / "profile/top_operations.txt").exists():
-            warn("runtime.profile: nothing was trained, so there is no profile; give another pretrain.seed for one")
-        stage.finish(metrics)
-
+from bertline.cli.composition import run_recipe
+from bertline.stages.pretrain import Pretrain
 
 if __name__ == "__main__":
-    use_training_environment()
-    main()
+    run_recipe(Pretrain(), __file__, __doc__)

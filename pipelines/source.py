@@ -6,8 +6,8 @@ A stage of DVC has a fixed list of dependencies, so each source has a stage, and
 import sys
 
 from bertline.foundation.files import sha256_of_path, size_of_path, write_json
-from bertline.run.stages import SOURCES, USER_SOURCES
 from bertline.run.stopping import in_one_line
+from bertline.stages.base import SOURCES, USER_SOURCES
 
 
 def main() -> None:

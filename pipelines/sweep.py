@@ -6,22 +6,8 @@
 runs/sweep@TASK/FINGERPRINT. After a stop or a kill, the same command resumes.
 """
 
-from typing import Any
-
-from bertline.cli.composition import recipe
-from bertline.run.stage import open_stage
-from bertline.training.environment import use_training_environment
-
-WORK = "bertline.sweep.run:run"
-
-
-@recipe
-def main(composed: dict[str, Any]) -> None:
-    """Run a sweep, or resume a stopped one."""
-    with open_stage("sweep", composed) as stage:
-        stage.finish(stage.work(WORK))
-
+from bertline.cli.composition import run_recipe
+from bertline.stages.sweep import Sweep
 
 if __name__ == "__main__":
-    use_training_environment()
-    main()
+    run_recipe(Sweep(), __file__, __doc__)

@@ -9,8 +9,8 @@ import yaml
 
 from bertline.foundation.files import write_json
 from bertline.run.fingerprints import versions_by_stage
-from bertline.run.stages import VERSIONS
 from bertline.run.stopping import in_one_line
+from bertline.stages.base import VERSIONS
 
 
 def main() -> None:

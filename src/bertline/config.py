@@ -57,8 +57,15 @@ class PipelineConfig:
         return bool(self.pretrain.phases)
 
 
+UNTRACKED_SECTIONS = ("runtime", "tracking")
+"""These affect speed and locations, never results, so no fingerprint covers them."""
 _TASK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 SECTIONS = tuple(field.name for field in dataclasses.fields(PipelineConfig))
+
+
+def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a configuration that results depend on."""
+    return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
 
 
 def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:

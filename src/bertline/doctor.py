@@ -495,7 +495,7 @@ def slurm(runtime: RuntimeConfig) -> str:
     calls = {"scontrol ping": "", "squeue --noheader --me": ""}
     if isinstance(runtime.launcher, SlurmLauncherConfig):
         folder = Path(runtime.runs_folder) / "doctor"
-        calls["sbatch --test-only"] = job_script(folder, "bertline.doctor:none", runtime, name="doctor", ranks=True)
+        calls["sbatch --test-only"] = job_script(folder, runtime, name="doctor", ranks=True)
     elif "SLURM_JOB_ID" not in os.environ:
         return "not used: runtime.launcher is another one"
     if shutil.which("scontrol") is None:

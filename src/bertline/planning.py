@@ -30,7 +30,7 @@ from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, s
 from bertline.modeling.config import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.plan import packs, pretraining_attention, rows_at_once
-from bertline.run.stages import ARTIFACTS, METRICS
+from bertline.stages.base import ARTIFACTS, METRICS
 from bertline.tokenization.config import (
     ByteBpeTokenizerConfig,
     ExtendedTokenizerConfig,

@@ -15,12 +15,15 @@ from omegaconf import OmegaConf
 from bertline.config import SECTIONS
 from bertline.foundation.files import write_json
 from bertline.run.fingerprints import code_fingerprint
-from bertline.run.stages import CODE, stage_named
+from bertline.stages.base import CODE
+from bertline.stages.registry import stage_named
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGE = """
 import pathlib, time, yaml
 from bertline.run.stage import open_stage
+from bertline.stages.tokenizer import Tokenizer
+Tokenizer.show, Tokenizer.page = lambda *given: None, None
 with open_stage("tokenizer", yaml.safe_load(open("params.yaml"))) as stage:
     stage.output.mkdir(parents=True)
     (stage.output / "vocab.txt").write_text(str(stage.config.tokenizer.vocab_size))

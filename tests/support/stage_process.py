@@ -14,9 +14,9 @@ import yaml
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import folder_written_atomically, write_json
 from bertline.foundation.work import Work
-from bertline.run import stage as runtime
-from bertline.run.stage import open_stage
+from bertline.run.stage import run_stage
 from bertline.run.stopping import in_one_line
+from bertline.stages.pretrain import Pretrain
 
 
 def run(work: Work) -> dict[str, float]:
@@ -36,11 +36,9 @@ def run(work: Work) -> dict[str, float]:
 
 
 def main() -> None:
-    """Open the stage `pretrain`, work, finish."""
-    runtime.imported = lambda function: run  # type: ignore[assignment]
-    composed = yaml.safe_load(Path("params.yaml").read_text())
-    with open_stage("pretrain", composed) as stage:
-        stage.finish(stage.work("bertline.none:none"))
+    """Run the stage `pretrain` with other work."""
+    Pretrain.build = lambda self, work: run(work)  # type: ignore[method-assign]
+    run_stage("pretrain", yaml.safe_load(Path("params.yaml").read_text()))
 
 
 if __name__ == "__main__":

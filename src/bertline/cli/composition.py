@@ -37,6 +37,8 @@ from bertline.foundation.files import plain_error
 from bertline.foundation.formats import printable
 from bertline.run.provenance import running_under_dvc
 from bertline.run.stopping import end_if_unread, in_one_line
+from bertline.stages.base import Stage
+from bertline.training.environment import use_training_environment
 
 # Hydra writes nothing of its own, except with -m.
 _NO_FILES = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=stdout",
@@ -112,24 +114,26 @@ def sections_in(composed: _Composed) -> PipelineConfig:
     return pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
 
 
-def recipe(run: Callable[[_Composed], None]) -> Callable[[], None]:
-    """Turn a function of the composed configuration into the program of a stage, `python pipelines/STAGE.py`.
+def run_recipe(stage: Stage, file: str, words: str | None) -> None:
+    """Be the program of a stage, `python pipelines/STAGE.py`; its docstring `words` are its help.
 
     A stage that DVC runs reads params.yaml, which `configure` composed; one that a person starts composes conf/.
     """
+    arguments = sys.argv[1:]
+    if stage.is_long:
+        use_training_environment()
+    os.chdir(Path(file).resolve().parents[1])  # artifacts/ and runs/ are in the project, not in the caller's folder
+    if {"-h", "--help"} & {*arguments}:
+        in_one_line(lambda: print(words))
+    if running_under_dvc():
+        arguments = [f"--config-dir={Path.cwd()}", "--config-name=params", *arguments]
 
-    @functools.wraps(run)
-    def program() -> None:
-        recipe_file = Path(run.__code__.co_filename).resolve()
-        os.chdir(recipe_file.parents[1])  # artifacts/ and runs/ are in the project, not in the caller's folder
-        arguments = sys.argv[1:]
-        if {"-h", "--help"} & {*arguments}:
-            in_one_line(lambda: print(run.__globals__["__doc__"]))
-        if running_under_dvc():
-            arguments = [f"--config-dir={Path.cwd()}", "--config-name=params", *arguments]
-        in_one_line(lambda: run_composed(run, arguments))
+    def run(composed: _Composed) -> None:
+        from bertline.run.stage import run_stage  # loads what no other command needs
 
-    return program
+        run_stage(stage.name, composed)
+
+    in_one_line(lambda: run_composed(run, arguments))
 
 
 def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable[..., Callable[[list[str]], None]]:

@@ -24,8 +24,9 @@ from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.run.fingerprints import code_fingerprint
 from bertline.run.folder import locked_folders
-from bertline.run.stages import CODE, STAGES
 from bertline.run.user_data import check_paths, checked, link_user_data
+from bertline.stages.base import CODE
+from bertline.stages.registry import STAGES
 from bertline.tracking.config import masked
 from bertline.tracking.secrets import refuse_secrets_of_dvc
 

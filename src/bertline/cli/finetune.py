@@ -24,9 +24,8 @@ from bertline.foundation.files import folder_written_atomically, read_json, sha2
 from bertline.foundation.formats import with_spread
 from bertline.foundation.parallel import usable_cores
 from bertline.foundation.progress import say
-from bertline.run.stage import open_stage
-from bertline.run.stages import stage_named
-from bertline.tasks.build import build_task
+from bertline.run.stage import run_stage
+from bertline.stages.registry import stage_named
 from bertline.tasks.table_source import class_names, named_class
 from bertline.tokenization.vocabulary import folder_in_package, resolve_folder
 
@@ -128,13 +127,9 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
-    """Run the stages of one task in order, each in runs/, as pipelines/ does; return their folders."""
-    # Imported here, because they load torch: a mistyped key is answered at once.
-    from bertline.evaluation.build import build_evaluation
-    from bertline.export.build import build_export
+    """Run the stages of one task in order, each in runs/; return their folders."""
+    # Imported here, because it loads torch: a mistyped key is answered at once.
     from bertline.modeling.huggingface import require_whole_checkpoint
-    from bertline.run.records import register_models, show_report
-    from bertline.run.summary import pipeline_facts, pipeline_folders
 
     places, name = dict[str, Path](), composed["task_name"]
     task, several = composed["tasks"][name], isinstance(composed["start_from"], list)
@@ -143,65 +138,31 @@ def run_stages(composed: dict[str, Any]) -> dict[str, Path]:
         for encoder in encoders:
             require_whole_checkpoint(encoder)
     else:
-        encoders = [take(composed)]
+        encoders = [run_stage("pretrain", composed)]  # which takes the checkpoint as it is
         places["pretrain"] = encoders[0]
-    places["tasks"] = build_rows(composed)
+    places["tasks"] = run_stage("task_data", composed)
     composed = {**composed, "sweep": recipe_of(composed, encoders), "runtime": runtime_of(composed)}
     places["sweep"] = sweep(composed, places)
     if several:  # report and export are of the one that dev chose
         best = read_json(places["sweep"] / "result.json")["start"]
         pretrain = {**composed["pretrain"], "start_from": best, "start_from_revision": None}
         composed = {**composed, "pretrain": pretrain, "tasks": {name: {**task, "start_from": None}}}
-        places["pretrain"] = take(composed)
+        places["pretrain"] = run_stage("pretrain", composed)
     if composed["teacher"] is not None:
         from bertline.export.distillation import distillation
 
         measured = distillation(places["sweep"], places["tasks"], Path(composed["teacher"]))
         write_json(places["sweep"] / DISTILLATION, measured)
-    with open_stage("evaluate", composed, places=places) as stage:
-        config, folders = stage.config, pipeline_folders(stage.config, places)
-        metrics = build_evaluation(config.evaluate, folders, stage.output, num_workers=config.runtime.num_workers)
-        show_report(stage, metrics, folders)
-        stage.finish(metrics)
-        places["evaluate"] = stage.output
-    with open_stage("export", composed, places=places) as stage:
-        facts = pipeline_facts(stage.config)
-        metrics = build_export(stage.config.export, places["pretrain"], folders.sweeps, facts, stage.output)
-        stage.finish(metrics)
-        register_models(stage, folders)
-        places["export"] = stage.output
+    for stage in ("evaluate", "export"):
+        places[stage] = run_stage(stage, composed, places)
     return places
-
-
-def take(composed: Mapping[str, Any]) -> Path:
-    """Run pretrain, which takes the checkpoint as it is; return the folder of the encoder."""
-    from bertline.pretraining.job import take_checkpoint  # loads torch
-
-    with open_stage("pretrain", composed) as stage:
-        stage.finish(take_checkpoint(stage.config.pretrain, stage.output))
-        return stage.output
-
-
-def build_rows(composed: Mapping[str, Any]) -> Path:
-    """Run task_data for the one task that is asked for; return the folder of its rows."""
-    with open_stage("task_data", composed) as stage:
-        config, name, rows = stage.config, str(composed["task_name"]), stage.output
-        if rows.exists():  # of an earlier start
-            return rows
-        metrics = build_task(name, config.tasks[name], config.python_docs, rows, num_workers=config.runtime.num_workers)
-        for split in ("train", "dev", "test"):
-            stage.record.log_table(rows / f"{split}.parquet", split, num_rows=100)
-        stage.finish(metrics)
-        return rows
 
 
 def sweep(composed: Mapping[str, Any], places: Mapping[str, Path]) -> Path:
     """Run the sweep of the task on rows and an encoder outside of artifacts/; return the folder of its result."""
     # The learning rate is also the middle of a search.
     refuse_unused(composed, [one for one in given_overrides() if not one.startswith("sweep.fine_tuning.learning_rate")])
-    with open_stage("sweep", composed, places=places) as stage:
-        stage.finish(stage.work("bertline.sweep.run:run"))
-        return stage.output
+    return run_stage("sweep", composed, places)
 
 
 def here(path: str | None) -> Path | None:
@@ -282,7 +243,7 @@ def starts_of(composed: dict[str, Any]) -> dict[str, str]:
 def start_of(start: str | None) -> str:
     """Return a checkpoint as a folder or a hub name; None is the pipeline's own encoder."""
     if start is None:
-        own = Path(stage_named("pretrain").output)
+        own = stage_named("pretrain").output_of(None)
         if not (own / "config.json").exists():
             raise ConfigError(
                 "no checkpoint is named: give start_from=FOLDER, a hub name (google-bert/bert-base-uncased), or an "

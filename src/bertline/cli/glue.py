@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from bertline.cli.composition import composing
-from bertline.cli.finetune import build_rows, start_of, sweep
+from bertline.cli.finetune import start_of, sweep
 from bertline.cli.project import of_caller
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import read_json, sha256_of_json, write_atomically, write_json
 from bertline.foundation.progress import say
+from bertline.run.stage import run_stage
 from bertline.sweep.glue import FoundSet, found_sets, glue_average, glue_markdown, glue_row, task_of
 from bertline.tokenization.vocabulary import resolve_folder
 
@@ -64,7 +65,7 @@ def row_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> dict[str
     """Make the rows of one set and run its sweep; return the set's row of the table."""
     asked = {**composed, "task_name": found.name}
     try:
-        places = {"tasks": build_rows(asked), "pretrain": encoder}
+        places = {"tasks": run_stage("task_data", asked), "pretrain": encoder}
         return glue_row(found, read_json(sweep(asked, places) / "result.json"))
     except BertlineError as error:
         say(f"{found.title} failed: {error}")

@@ -12,10 +12,10 @@ from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
 from bertline.inference.row_files import format_of
-from bertline.run.stages import stage_named
+from bertline.stages.registry import stage_named
 from bertline.tasks.table_source import TableLayout
 
-EXPORTED = Path(stage_named("export").output)
+EXPORTED = stage_named("export").output_of(None)
 LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")
 COLUMNS = ("text", "text_pair", "question", "context", "query", "candidates")
 OF_DOCUMENTS = ("document_id_column", "document_text_column", "document_title_column", "top_k")

@@ -1,11 +1,10 @@
 """Fingerprints of code: a changed comment never re-runs a stage, a changed formula always does.
 
-The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
-(`pipelines/STAGE.py`), of the modules that turn its configuration into work, and of every bertline module that these
-import, directly or not, at the top of a file or inside a function. Of a kind of task it covers what the stage uses
-(`MEMBERS_OF_STAGES`): a changed report leaves the sweep alone. That of a stage of one task covers the kind of this
-task and no other: a new baseline re-runs the sweeps that have it. The fingerprint also covers the files next to
-these modules that they use: templates.
+The fingerprint of a stage covers the syntax trees, without docstrings and comments, of `build` in its file
+(`stages/NAME.py`) and of every bertline module that this imports, directly or not, at the top of a file or inside a
+function. Of a kind of task it covers what the stage uses (`MEMBERS_OF_STAGES`): a changed report leaves the sweep
+alone. That of a stage of one task covers the kind of this task and no other: a new baseline re-runs the sweeps that
+have it. The fingerprint also covers the files next to these modules that they use: templates.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.mappings import value_at
 from bertline.foundation.plugins import packages_in
-from bertline.run.stages import PACKAGES, STAGES, Stage, stage_named
+from bertline.stages.base import PYTHON_DOCS, Stage
+from bertline.stages.registry import STAGES
 from bertline.tokenization.storage import TOKENIZER_FILES
 
 if TYPE_CHECKING:
-    from bertline.config import PipelineConfig
+    pass
 
 _SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "templates/*")
-_RECIPES = "pipelines"
-# These modules print messages, validate, or keep records, which cannot change a result. Those of `run` open,
-# run and record every stage in the same way: a recipe imports them, and their own imports are not followed.
+_STAGES = "bertline.stages."
+_OR_ON_HUB = ("tokenizer.compare", "sweep.encoders")
+# These modules print messages, validate, or keep records, which cannot change a result.
 _WITHOUT_MEANING = frozenset({
     "bertline", "bertline.config", "bertline.foundation.errors", "bertline.foundation.progress",
-    "bertline.foundation.validation", "bertline.run.stage", "bertline.run.provenance", "bertline.run.records",
-    "bertline.run.stages", "bertline.run.stopping", "bertline.run.fingerprints", "bertline.training.environment",
+    "bertline.foundation.validation", "bertline.stages.base", "bertline.training.environment",
     "bertline.training.progress",
 })  # fmt: skip
 # The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
@@ -59,20 +58,19 @@ _ABOVE_ROWS = tuple(f"bertline.{name}." for name in ("encoders", "finetuning", "
 
 
 def code_fingerprint(stage: Stage, kind: str | None = None, *, source: Path | None = None) -> dict[str, str]:
-    """Return a digest of every module that a stage's result depends on, by its name or the path of a recipe.
+    """Return a digest of every module that a stage's result depends on, by its name.
 
     Args:
         stage: The stage.
         kind: The kind of its task, if it is run once for each.
-        source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
-            loaded from.
+        source: The folder that holds the package `bertline`; by default the one this module was loaded from.
     """
     own = []
     if kind is not None:
         from bertline.kinds.registry import kind_named  # which loads numpy: the stage `versions` does without
 
         own = [base.__module__ for base in kind_named(kind).__mro__]
-    return _closure([stage.name, *stage.modules, *own], source or _SOURCE, stage.name, own)
+    return _closure([type(stage).__module__, *own], source or _SOURCE, stage.name, own)
 
 
 def reader_fingerprint() -> str:
@@ -82,30 +80,23 @@ def reader_fingerprint() -> str:
 
 def _closure(waiting: list[str], root: Path, stage: str, own_kind: Sequence[str] = ()) -> dict[str, str]:
     """Return the digests of modules and all that they import; of the kinds of tasks, `own_kind` if it has any."""
-    # An installed wheel has no recipes next to it; those in the working directory are used.
-    recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
     reached: dict[str, str] = {}
     while waiting:
         module = waiting.pop()
-        if module in _WITHOUT_MEANING or module.startswith(_PACKAGES_WITHOUT_MEANING):
+        if module in _WITHOUT_MEANING or module.startswith(_PACKAGES_WITHOUT_MEANING) or module in reached:
             continue
         if (stage == _ROWS and module.startswith(_ABOVE_ROWS)) or (own_kind and module == _REGISTRY):
             continue
-        of_package = module.split(".")[0] == _PACKAGE
-        base = (root if of_package else recipes).joinpath(*module.split("."))
+        base = root.joinpath(*module.split("."))
         path = next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
-        if path is None:
+        if path is None or module.split(".")[0] != _PACKAGE:
             continue
-        key = module if of_package else f"{_RECIPES}/{path.name}"
-        if key in reached:
-            continue
-        of_stage = stage if module.startswith(_KINDS) else None
+        of_stage = stage if module.startswith(_KINDS) else _STAGES if module.startswith(_STAGES) else None
         is_own = not own_kind or module in own_kind
-        reached[key], imports = _read(path.read_text(encoding="utf-8"), of_stage, is_own)
-        waiting.extend(name for name in imports if not of_package or name.split(".")[0] == _PACKAGE)
-        if of_package:
-            for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
-                reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
+        reached[module], imports = _read(path.read_text(encoding="utf-8"), of_stage, is_own)
+        waiting.extend(imports)
+        for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
+            reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
     return dict(sorted(reached.items()))
 
 
@@ -120,7 +111,9 @@ def syntax_digest(tree: ast.AST) -> str:
 @cache  # most modules are part of several stages
 def _read(text: str, stage: str | None, is_own: bool) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(text)
-    if stage is not None:
+    if stage == _STAGES:
+        _keep_build(tree)
+    elif stage is not None:
         _keep_used(tree, stage, is_own)
     return syntax_digest(tree), tuple(_imports(tree))
 
@@ -139,7 +132,22 @@ def _keep_used(tree: ast.Module, stage: str, is_own: bool) -> None:
     bodies = [tree.body, *(node.body for node in classes)]
     # The members of a class count by themselves, so it mentions what its head does.
     heads: dict[ast.stmt, list[Any]] = {node: [*node.bases, *node.decorator_list] for node in classes}
-    unused = [part for body in bodies for part in body if _is_private(part)]
+    _drop_unmentioned(bodies, [part for body in bodies for part in body if _is_private(part)], heads)
+
+
+def _keep_build(tree: ast.Module) -> None:
+    """Remove from the file of a stage, in place, all that `build` does not mention: people alone see it."""
+    stages = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in stages:
+        node.body = [member for member in node.body if _defined(member) == {"build"}]
+    if any(node.body for node in stages):
+        _drop_unmentioned([tree.body], [part for part in tree.body if part not in stages], {})
+
+
+def _drop_unmentioned(
+    bodies: Sequence[list[ast.stmt]], unused: list[ast.stmt], heads: Mapping[ast.stmt, list[Any]]
+) -> None:
+    """Remove those of `unused` parts that no other part mentions; some parts mention what their `heads` do alone."""
     used = [part for body in bodies for part in body if part not in unused]
     mentioned: set[str] = set()
     while used:
@@ -228,15 +236,11 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
         `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that only the configuration
         names.
     """
-    names = {*stage.versions}
-    for where in stage.versions_where:
-        value = value_at(config, where.key.format(task=task))
-        if (where.values is None and value is not None) or value in (where.values or ()):
-            names.update(where.versions)
+    names = {*stage.packages, *stage.more_packages(config, task)}
     for section in stage.sections:
         names |= packages_in(value_at(config, section.format(task=task)))
-    if PACKAGES in names:
-        names.remove(PACKAGES)
+    if PYTHON_DOCS in names:
+        names.remove(PYTHON_DOCS)
         listed = (package["distribution"] for package in config["python_docs"]["packages"])
         names.update(name for name in listed if name is not None)  # the standard library comes with Python
     python = ".".join(platform.python_version_tuple()[:2])
@@ -252,19 +256,15 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
 
 def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield key and path of each file that a stage reads because the configuration names it."""
-    if stage.name == "corpus":
-        yield from (("corpus.decontaminate", name) for name in value_at(config, "corpus.decontaminate") or ())
-    if stage.name == "tokenizer":
-        user_words = value_at(config, "tokenizer.user_words")
-        if isinstance(user_words, str):  # a list has the words themselves
-            yield "tokenizer.user_words", user_words
-    for key, patterns in (("tokenizer.compare", TOKENIZER_FILES), ("sweep.encoders", ("*",))):
-        for name in (value_at(config, key) or ()) if key.startswith(f"{stage.name}.") else ():
-            folder = Path(name).expanduser()
-            files = [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
-            if folder.exists() or name.startswith((".", "/", "~")):  # else the name of the hub
-                yield from ((key, str(file)) for file in files or (folder,))
+    """Yield key and path of each file that a stage reads because the configuration names it, or a folder of it."""
+    for key, name in stage.files(config):
+        path = Path(name).expanduser()
+        if path.is_dir():
+            patterns = TOKENIZER_FILES if key == "tokenizer.compare" else ("*",)
+            files = [file for pattern in patterns for file in sorted(path.glob(pattern)) if file.is_file()]
+            yield from ((key, str(file)) for file in files or (path,))
+        elif path.exists() or key not in _OR_ON_HUB or name.startswith((".", "/", "~")):  # else the name of the hub
+            yield key, name
 
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -272,21 +272,9 @@ def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return {
         stage.full_name(task): stage_versions(stage, task, config)
         for stage in STAGES
-        if stage.versions or stage.versions_where
+        if stage.packages
         for task in (config["tasks"] if stage.per_task else (None,))
     }
-
-
-def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
-    """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
-
-    A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
-    """
-    from bertline.demo.config import DocsSourceConfig
-    from bertline.demo.docstrings import PythonDocsCorpusConfig, check_versions
-
-    if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
-        check_versions(Path(stage_named("corpus").output), config.python_docs)
 
 
 @cache

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertline.config import PipelineConfig, pipeline_config
+from bertline.foundation.engine import engine_named
 from bertline.foundation.errors import BertlineError, PeerLostError
 from bertline.foundation.files import drop_leftovers, lock_file, plain_error, read_json, sha256_of_path, write_json
 from bertline.foundation.progress import say, warn
@@ -161,7 +162,14 @@ def read_frozen(folder: Path) -> tuple[dict[str, Any], PipelineConfig]:
     return frozen, pipeline_config(frozen["config"])
 
 
-def work_of(frozen: Mapping[str, Any], config: PipelineConfig, folder: Path) -> Work:
+def work_of(frozen: Mapping[str, Any], config: PipelineConfig, folder: Path, output: Path) -> Work:
     """Return the work that a run folder was opened for."""
-    inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
-    return Work(config=config, inputs=inputs, folder=folder, task_name=frozen["task_name"])
+    return Work(
+        config=config,
+        inputs={key: Path(path) for key, path in frozen["inputs"].items()},
+        folder=folder,
+        output=output,
+        commit=frozen["commit"],
+        engine=engine_named(config.runtime.engine, config.runtime.num_workers),
+        task_name=frozen["task_name"],
+    )

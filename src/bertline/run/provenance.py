@@ -27,11 +27,12 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.mappings import value_at
 from bertline.foundation.parallel import processor_name, usable_cores
-from bertline.run.stages import ENCODERS, stage_named
+from bertline.stages.base import ENCODERS
+from bertline.stages.registry import stage_named
 from bertline.training.config import RuntimeConfig
 
 _DIGESTS, _MOST_KEPT = "digests.json", 1000
-_PRETRAINED = Path(stage_named("pretrain").output)
+_PRETRAINED = stage_named("pretrain").output_of(None)
 _MUST_BE_OLDER_S = 2.0
 _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
 

@@ -1,6 +1,6 @@
 """Several devices: torchrun's agent in the recipe's process, and what each rank is, also under srun.
 
-A rank is `python -m bertline.run.ranks RUN_FOLDER MODULE:FUNCTION`. It reads nothing but the run folder and
+A rank is `python -m bertline.run.ranks RUN_FOLDER`. It reads nothing but the run folder and
 the inputs named there, so that a queued or resumed job never sees a later configuration. The first rank holds the run
 folder's lock and writes its status; the recipe, or the job, reads that.
 """
@@ -26,8 +26,11 @@ import psutil
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
-from bertline.run.folder import Status, finished_status, held, is_locked, read_frozen, read_status, work_of
+from bertline.foundation.work import Work
+from bertline.run.folder import RESULT_NAME, Status, finished_status, held, is_locked, read_frozen, read_status, work_of
 from bertline.run.stopping import stop_on_signals
+from bertline.stages.base import Stage
+from bertline.stages.registry import stage_named
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import Node, adopt_srun_ranks, outside_step
 
@@ -40,7 +43,7 @@ FILE_SYSTEM_LAG_S = 15.0
 """On a file system that machines share, a new file may become visible only some time after it was written."""
 
 
-def run_on_devices(folder: Path, function: str, runtime: RuntimeConfig, node: Node) -> Status:
+def run_on_devices(folder: Path, runtime: RuntimeConfig, node: Node) -> Status:
     """Run the work with one rank for each device of this machine; return the status when all have ended.
 
     Signals to stop go to the ranks, which save and end; torchrun's agent sees them end well.
@@ -67,7 +70,7 @@ def run_on_devices(folder: Path, function: str, runtime: RuntimeConfig, node: No
     for name in set(os.environ) - set(outside_step(os.environ)):
         del os.environ[name]
     with _signals_passed_on(), suppress(ChildFailedError):
-        elastic_launch(config, sys.executable)("-m", "bertline.run.ranks", str(folder), function)
+        elastic_launch(config, sys.executable)("-m", "bertline.run.ranks", str(folder))
     until = time.monotonic() + FILE_SYSTEM_LAG_S
     while (status := read_status(folder)).state in ("new", "running") and not node.is_first:
         if time.monotonic() > until:
@@ -98,21 +101,19 @@ def _signals_passed_on() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def main(folder: Path, function: str) -> int:
+def main(folder: Path) -> int:
     """Be a rank; returns the exit status of the process."""
-    from bertline.run.stage import imported  # which imports this module
-
     adopt_srun_ranks(os.environ)
     stop_on_signals()
     threading.Thread(target=_stop_without_parent, args=(os.getppid(),), name="parent", daemon=True).start()
     try:
         if int(os.environ.get("RANK", "0")) > 0:
-            frozen, config = read_frozen(folder)
-            imported(function)(work_of(frozen, config, folder))
+            stage, work = _stage_and_work(folder)
+            stage.build(work)
         elif JOINS in os.environ:
-            _lead_or_join(folder, function)
+            _lead_or_join(folder)
         else:
-            _lead(folder, function)
+            _lead(folder)
     except KeyboardInterrupt as error:
         if JOINS in os.environ:
             say(f"this task lets go of what it had in progress: {error}")
@@ -124,25 +125,27 @@ def main(folder: Path, function: str) -> int:
     return 0
 
 
-def _lead(folder: Path, function: str) -> None:
+def _stage_and_work(folder: Path) -> tuple[Stage, Work]:
+    frozen, config = read_frozen(folder)
+    return stage_named(frozen["stage"]), work_of(frozen, config, folder, folder / RESULT_NAME)
+
+
+def _lead(folder: Path) -> None:
     """Do the work of a run folder, unless it is finished."""
-    from bertline.run.stage import do_work
+    from bertline.run.stage import do_work  # which imports this module
 
     with held(folder):
         if finished_status(folder) is None:
-            do_work(folder, function)
+            do_work(folder)
 
 
-def _lead_or_join(folder: Path, function: str) -> None:
+def _lead_or_join(folder: Path) -> None:
     """Lead the work of a run folder, or take a share of it while another machine leads."""
-    from bertline.run.stage import imported
-
-    frozen, config = read_frozen(folder)
-    join = imported(f"{function.partition(':')[0]}:join")
+    stage, work = _stage_and_work(folder)
     while read_status(folder).state not in ("finished", "failed"):
         if not is_locked(folder):
-            _lead(folder, function)
-        elif join(work_of(frozen, config, folder), is_led=lambda: is_locked(folder)):
+            _lead(folder)
+        elif stage.join(work, is_led=lambda: is_locked(folder)):
             return
 
 
@@ -154,6 +157,6 @@ def _stop_without_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    exit_status = main(Path(sys.argv[1]), sys.argv[2])
+    exit_status = main(Path(sys.argv[1]))
     sys.stdout.flush()
     os._exit(exit_status)  # whatever waits for a lost rank in the threads of gloo or NCCL

@@ -1,7 +1,7 @@
 """Slurm: the job of a run folder, from its submission to the next start after a pre-emption.
 
 The command on a login node submits a job, or attaches to the one of that name, and follows its log. The job script
-calls `python -m bertline.run.slurm RUN_FOLDER MODULE:FUNCTION`, which starts the ranks with srun, passes
+calls `python -m bertline.run.slurm RUN_FOLDER`, which starts the ranks with srun, passes
 signals of Slurm (the time limit, a pre-emption) on to them, and puts a job that was stopped back into the queue; its
 next start resumes. How the work ended stands in the run folder's status, since a cluster without accounting forgets a
 job minutes after its end.
@@ -29,8 +29,8 @@ from bertline.foundation.progress import say, warn
 from bertline.foundation.signals import RECEIVED, STOP_SIGNALS
 from bertline.run.folder import Status, finished_status, is_locked, read_frozen, read_status, write_status
 from bertline.run.ranks import FILE_SYSTEM_LAG_S, JOINS, TO_BE_REQUEUED
-from bertline.run.stages import stage_named
 from bertline.run.stopping import Stopped, named
+from bertline.stages.registry import stage_named
 from bertline.training.config import RuntimeConfig, SlurmLauncherConfig
 from bertline.training.environment import environment_for_training, outside_step
 
@@ -51,7 +51,7 @@ class UnansweredError(Exception):
     """The controller of Slurm does not answer; jobs run on without it."""
 
 
-def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool, freeze: Callable[[], None]) -> Status:
+def run_job(folder: Path, runtime: RuntimeConfig, *, ranks: bool, freeze: Callable[[], None]) -> Status:
     """Submit the job of a run folder, or attach to it, and return the status when the work has ended.
 
     Args:
@@ -70,7 +70,7 @@ def run_job(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool,
     place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]  # the same run may be in two folders
     name, job_id = f"bertline-{folder.parent.name}-{folder.name}-{place}", None
     try:
-        job_id = _attached(folder, name) or _submitted(folder, function, runtime, name, ranks=ranks, freeze=freeze)
+        job_id = _attached(folder, name) or _submitted(folder, runtime, name, ranks=ranks, freeze=freeze)
         return _followed(folder, name, job_id)
     except KeyboardInterrupt:
         number = RECEIVED.first or signal.SIGINT
@@ -94,14 +94,12 @@ def _attached(folder: Path, name: str) -> str | None:
         time.sleep(_ASK_QUEUE_S)  # a failed job that has just been reported
 
 
-def _submitted(
-    folder: Path, function: str, runtime: RuntimeConfig, name: str, *, ranks: bool, freeze: Callable[[], None]
-) -> str:
+def _submitted(folder: Path, runtime: RuntimeConfig, name: str, *, ranks: bool, freeze: Callable[[], None]) -> str:
     """Submit the job; return its number. Of two jobs of a name, the second starts later and finds the result."""
     freeze()
     write_status(folder, Status(state="new"))
     script = folder / "job.sh"
-    write_atomically(script, job_script(folder, function, runtime, name=name, ranks=ranks))
+    write_atomically(script, job_script(folder, runtime, name=name, ranks=ranks))
     # On the command line it comes before what SBATCH_JOB_NAME says.
     answer = _run("sbatch", "--parsable", f"--job-name={name}", str(script))
     number = re.match(r"(\d+)", answer.stdout)
@@ -169,7 +167,7 @@ def _last_lines(folder: Path) -> str:
     return "".join(f"  | {line}\n" for line in lines)
 
 
-def job_script(folder: Path, function: str, runtime: RuntimeConfig, *, name: str, ranks: bool) -> str:
+def job_script(folder: Path, runtime: RuntimeConfig, *, name: str, ranks: bool) -> str:
     """Return the job script of a run folder; for its arguments see `run_job`."""
     launcher = runtime.launcher
     assert isinstance(launcher, SlurmLauncherConfig)
@@ -199,11 +197,11 @@ def job_script(folder: Path, function: str, runtime: RuntimeConfig, *, name: str
     lines = [f"--{key}={shlex.quote(str(value))}" for key, value in options.items() if value is not None]
     python = shlex.quote(launcher.python or sys.executable)
     flags = [f"#SBATCH {flag}" for flag in [*lines, "--requeue", *launcher.flags]]
-    work = f"exec {python} -m bertline.run.slurm {shlex.quote(str(folder))} {function}"
+    work = f"exec {python} -m bertline.run.slurm {shlex.quote(str(folder))}"
     return "\n".join(["#!/bin/bash", *flags, "", *launcher.setup, work, ""])
 
 
-def srun_command(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: bool) -> list[str]:
+def srun_command(folder: Path, runtime: RuntimeConfig, *, ranks: bool) -> list[str]:
     """Return the command that starts the ranks of a job, one for each device, or the one process of a sweep.
 
     A rank that fails does not end the others: they notice it within `runtime.peer_timeout_s`, and the first one still
@@ -216,7 +214,7 @@ def srun_command(folder: Path, function: str, runtime: RuntimeConfig, *, ranks: 
     flags = [f"--nodes={nodes}", f"--ntasks-per-node={tasks}", "--kill-on-bad-exit=0", "--wait=0"]
     flags += [] if cores is None else [f"--cpus-per-task={cores}"]  # srun does not take it over from sbatch
     python = [*shlex.split(launcher.container or ""), launcher.python or sys.executable]
-    return ["srun", *flags, *launcher.srun_flags, *python, "-m", "bertline.run.ranks", str(folder), function]
+    return ["srun", *flags, *launcher.srun_flags, *python, "-m", "bertline.run.ranks", str(folder)]
 
 
 def _cores(runtime: RuntimeConfig, launcher: SlurmLauncherConfig, *, ranks: bool) -> int | None:
@@ -225,7 +223,7 @@ def _cores(runtime: RuntimeConfig, launcher: SlurmLauncherConfig, *, ranks: bool
     return of_device if of_device is None or ranks else of_device * runtime.num_devices
 
 
-def main(folder: Path, function: str) -> int:
+def main(folder: Path) -> int:
     """Do the work of a run folder in this job; returns the exit status of the job."""
     signals = _Signals()
     frozen, config = read_frozen(folder)
@@ -254,7 +252,7 @@ def main(folder: Path, function: str) -> int:
         with socket.socket() as listener:  # a port computed from the job's number may be taken
             listener.bind(("", 0))
             environment["MASTER_PORT"] = str(listener.getsockname()[1])
-    command = srun_command(folder, function, runtime, ranks=ranks)
+    command = srun_command(folder, runtime, ranks=ranks)
     exit_status = signals.run(command, environment, folder=folder if ranks else None)
     status = read_status(folder)
     if status.state in ("finished", "failed"):
@@ -418,4 +416,4 @@ def _words(answer: subprocess.CompletedProcess[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,31 +1,27 @@
 """A stage being run: its validated configuration, inputs, run folder, output folder and records.
 
-A recipe opens its stage, calls the library and passes the headline figures to `finish`:
-
-    with open_stage("corpus", composed) as stage:
-        stage.finish(build_corpus(stage.config.corpus, ..., stage.output, ...))
-
-The work runs in the recipe's own process. Under DVC the result goes to `artifacts/`; by hand it goes to
-`runs/STAGE/FINGERPRINT/result`, never over `artifacts/`.
+`run_stage` is what DVC, a person, `bertline finetune`, Slurm and ranks have in common; what a stage does is in
+`stages/NAME.py`. Under DVC the result goes to `artifacts/`; by hand it goes to `runs/STAGE/FINGERPRINT/result`, never
+over `artifacts/`.
 """
 
 import os
-import pkgutil
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
+from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config, without_untracked
 from bertline.demo.docstrings import docstrings_kept_in
 from bertline.foundation import files
-from bertline.foundation.engine import Engine, engine_named
+from bertline.foundation.engine import engine_named
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
+from bertline.foundation.manifests import write_manifest
 from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.foundation.signals import RECEIVED
@@ -43,29 +39,28 @@ from bertline.run.folder import (
     read_status,
     recorded,
     work_of,
-    write_status,
 )
 from bertline.run.ranks import run_on_devices
-from bertline.run.records import add_result, opening_record, short_number, write_headline
+from bertline.run.records import add_result, opening_record, write_headline
 from bertline.run.slurm import run_job
-from bertline.run.stages import ENCODERS, HEADLINE, METRICS, SOURCES, STAGES, Stage, stage_named
 from bertline.run.stopping import Stopped, named
-from bertline.run.unused import is_unused, uses_pretrained
-from bertline.run.user_data import holds_nothing
-from bertline.tracking.record import Record, RunRecord, leave_record
+from bertline.run.user_data import base_of, holds_nothing
+from bertline.stages.base import ENCODERS, HEADLINE, METRICS, SOURCES, Stage, short_number
+from bertline.stages.encoders import uses_pretrained
+from bertline.stages.pipeline import OF_PRETRAINING
+from bertline.stages.registry import STAGES, stage_named
+from bertline.tracking.record import Record, leave_record
 from bertline.tracking.sending import sending
 from bertline.training.config import SlurmLauncherConfig
 from bertline.training.environment import Node, this_node
 
-# These two affect speed and locations, never results, so no fingerprint covers them.
-UNTRACKED_SECTIONS = ("runtime", "tracking")
 PARAMS = Path("params.yaml")
 _DOCSTRINGS = "docstrings"
 
 
 @dataclass(kw_only=True)
 class StageRun:
-    """A stage as a recipe uses it."""
+    """One run of a stage."""
 
     stage: Stage
     task_name: str | None
@@ -75,9 +70,11 @@ class StageRun:
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
     figures: dict[str, float] = field(default_factory=dict)
-    """Those of the status, which `finish` adds where the recipe does the work."""
+    """Those of the status of work that is not long, which `finish` adds."""
     opened_s: float
-    """When the recipe opened the stage, in seconds of the monotonic clock."""
+    """When the stage was opened, in seconds of the monotonic clock."""
+    is_done: bool = False
+    """Whether an earlier command has done all of it."""
 
     @property
     def name(self) -> str:
@@ -100,46 +97,43 @@ class StageRun:
         enabled = self.config.tracking.enabled and _node(self.stage, self.config).is_first
         return opening_record(self, without_untracked(to_mapping(self.config)), enabled=enabled)
 
-    @property
-    def engine(self) -> Engine:
-        """Where the work on shards is done."""
-        return engine_named(self.config.runtime.engine, self.config.runtime.num_workers)
-
-    @property
-    def shards(self) -> Path:
-        """Folder of what `engine` makes of shards, from which a killed run resumes; removed by `finish`."""
-        return self.folder / "shards"
-
-    @property
-    def record(self) -> RunRecord:
-        """What MLflow shows of this stage."""
-        return self.records.stage
-
     @cached_property
     def output(self) -> Path:
         """Folder of the result."""
         if provenance.running_under_dvc():
-            return Path(self.stage.output.format(task=self.task_name))
+            return self.stage.output_of(self.task_name)
         return self.folder / RESULT_NAME
 
-    def work(self, function: str) -> dict[str, float]:
-        """Do the stage's long work, or resume it, and copy its result to `output`; return its headline figures.
+    @property
+    def is_long(self) -> bool:
+        """Whether the work can be resumed; a checkpoint that is taken as it is takes none."""
+        return self.stage.is_long and (self.config.pretrains or self.stage.per_task)
 
-        `function` is the import path of a function of a `Work`: `bertline.pretraining.run:run`. With one device it is
-        called in this process; with several, torchrun starts a process for each; under Slurm a job does the same.
+    @property
+    def work(self) -> Work:
+        """What `Stage.build` and `Stage.show` are given."""
+        return work_of(self.frozen, self.config, self.folder, self.output)
+
+    def build(self) -> dict[str, float]:
+        """Do the work, or resume it, and write its result to `output`; return its figures.
+
+        Long work is done in this process or, on several devices, by torchrun with a process for each, or by a job of
+        Slurm.
         """
+        if not self.is_long:
+            return self.stage.build(self.work)
         runtime, several = self.config.runtime, self.stage.on_several_devices
         try:
             if isinstance(runtime.launcher, SlurmLauncherConfig):
-                metrics = _metrics(run_job(self.folder, function, runtime, ranks=several, freeze=self.freeze))
+                metrics = _metrics(run_job(self.folder, runtime, ranks=several, freeze=self.freeze))
             elif several and runtime.num_devices * runtime.num_nodes > 1:
-                metrics = self._work_on_devices(function)
+                metrics = self._build_on_devices()
             else:
                 with held(self.folder):
                     status = finished_status(self.folder)
                     if status is None:
                         self.freeze()
-                    metrics = status.metrics if status else do_work(self.folder, function)
+                    metrics = status.metrics if status else do_work(self.folder)
         except KeyboardInterrupt as error:
             number = RECEIVED.first or signal.SIGINT
             if isinstance(error, Stopped) and "; " in str(error):
@@ -152,35 +146,39 @@ class StageRun:
                 shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
         return metrics
 
-    def _work_on_devices(self, function: str) -> dict[str, float]:
+    def _build_on_devices(self) -> dict[str, float]:
         node = _node(self.stage, self.config)
         if node.is_first:
             with held(self.folder):  # waits; the first rank then holds it
                 if (status := finished_status(self.folder)) is not None:
                     return status.metrics
                 self.freeze()
-        return _metrics(run_on_devices(self.folder, function, self.config.runtime, node))
+        return _metrics(run_on_devices(self.folder, self.config.runtime, node))
 
     def finish(self, metrics: Mapping[str, float]) -> None:
-        """Record the headline figures and print where the result is."""
+        """Record the figures, print where the result is, and show it."""
         self._refuse_changes()
         self.figures |= metrics
         target = METRICS / f"{self.name}.json" if provenance.running_under_dvc() else self.folder / "metrics.json"
         files.write_json(target, dict(metrics))
         kept = self.folder / "headline.json"
         shown_by_dvc = HEADLINE / f"{self.name}.json" if provenance.running_under_dvc() else kept
-        work_s = read_status(self.folder).work_s if self.stage.is_long else None  # it may be of earlier commands
+        work_s = read_status(self.folder).work_s if self.is_long else None  # it may be of earlier commands
         seconds = time.monotonic() - self.opened_s if work_s is None else work_s
-        write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=seconds, kept=kept)
-        self.record.log_artifact(target, contains_text=False)
-        add_result(self.record, self.config, self.stage, self.name, metrics, self.output)
-        leave_record(self.folder, self.records)
-        if self.stage.is_long and read_status(self.folder).state != "finished":  # nothing was to be done
-            write_status(self.folder, Status(state="finished", metrics=dict(metrics)))
+        write_headline(shown_by_dvc, self.stage, metrics, self.config.objective, seconds=seconds, kept=kept)
+        record = self.records.stage
+        record.log_artifact(target, contains_text=False)
+        add_result(record, self.config, self.stage, self.name, metrics, self.output)
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {short_number(metrics[key])}" for key in scores_first[:8])
-        shutil.rmtree(self.shards, ignore_errors=True)
         say(f"{self.name}: {self.output} ({shown})")
+        self.stage.show(self.work, self.records, metrics)
+        if self.stage.page is not None and provenance.running_under_dvc():
+            page = Path(self.stage.page)
+            page.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.folder / page.name, page)
+        shutil.rmtree(self.work.shards, ignore_errors=True)
+        leave_record(self.folder, self.records)
 
     def _refuse_changes(self) -> None:
         """Fail if DVC, which reads params.yaml and the inputs after the stage, would record others than it used."""
@@ -199,11 +197,10 @@ class StageRun:
             "stage runs with what is there now, or takes that result if you set the configuration back"
         )
 
-    def freeze(self) -> None:
-        """Write the run folder's config.yaml."""
-        import yaml
-
-        frozen = {
+    @property
+    def frozen(self) -> dict[str, Any]:
+        """The content of the run folder's config.yaml."""
+        return {
             "stage": self.stage.name,
             "task_name": self.task_name,
             "fingerprint": self.fingerprint,
@@ -212,7 +209,36 @@ class StageRun:
             "commit": provenance.git_commit(),
             "made_of": {key: self.made_of[key] for key in ("inputs", "code", "versions")},
         }
-        files.write_atomically(self.folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+
+    def freeze(self) -> None:
+        """Write the run folder's config.yaml."""
+        import yaml
+
+        content = yaml.safe_dump(self.frozen, sort_keys=False, allow_unicode=True)
+        files.write_atomically(self.folder / CONFIG_NAME, content)
+
+
+def run_stage(name: str, composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
+    """Run a stage, or resume it; return the folder of its result. The arguments are those of `open_stage`.
+
+    By hand, work that is done already is not done again. A stage that the configuration does not use does nothing;
+    under DVC it leaves a manifest that says why.
+    """
+    stage = stage_named(name)
+    if stage.is_of_pretraining and not _config_in(composed).pretrains:
+        _leave_empty(stage)
+        return stage.output_of(None)
+    if not stage.is_recorded:
+        config = _config_in(composed)
+        inputs = {Path(path).name: Path(path) for path in stage.artifacts}
+        engine = engine_named(config.runtime.engine, config.runtime.num_workers)
+        output = stage.output_of(None)
+        stage.build(Work(config=config, inputs=inputs, folder=output, output=output, commit="", engine=engine))
+        return output
+    with open_stage(name, composed, places=places) as run:
+        if not run.is_done:
+            run.finish(run.build())
+        return run.output
 
 
 @contextmanager
@@ -221,8 +247,8 @@ def open_stage(
 ) -> Iterator[StageRun]:
     """Validate the configuration, find the inputs, and open the record in MLflow.
 
-    A stage whose recipe does the work (`Stage.is_long` is False) is recorded, and its run folder locked, for the whole
-    block; `StageRun.work` does that for the others.
+    Work that is not long is recorded, and its run folder locked, for the whole block; `StageRun.build` does that for
+    the rest.
 
     Args:
         name: The stage's name, without a task.
@@ -230,12 +256,12 @@ def open_stage(
             (folders by artifact name) to read instead of those in `artifacts/`; by hand only.
         places: More such folders.
     """
-    opened_s = time.monotonic()
+    opened_s, under_dvc = time.monotonic(), provenance.running_under_dvc()
     stage, task = stage_named(name), composed.get("task_name")
     files.tidy_partial(METRICS)  # what killed stages left behind may be an input
-    if provenance.running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
-        files.drop_leftovers(Path(stage.output.format(task=task)))
-    config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
+    if under_dvc:  # DVC runs one stage at a time; by hand nothing is written there
+        files.drop_leftovers(stage.output_of(task))
+    config = _config_in(composed)
     task = _task_of(stage, task, config)
     inputs = _inputs_of(stage, task, config, {**_named_inputs(composed), **(places or {})})
     made_of = {
@@ -245,36 +271,54 @@ def open_stage(
         "versions": stage_versions(stage, task, to_mapping(config)),
     }
     run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
-    leave_record(run.folder, run.records)
-    if provenance.running_under_dvc():
+    if under_dvc:
         say(_place(run, composed))
-    with (
-        _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
-        sending(run.folder) if run.records.tracking.enabled else nullcontext(),
-    ):
-        if stage.is_long:
+    with nullcontext() if run.is_long else held(run.folder):
+        is_finished = not (run.is_long or under_dvc) and read_status(run.folder).state == "finished"
+        run.is_done = is_finished and finished_status(run.folder) is not None
+        if run.is_done:
             yield run
             return
-        with held(run.folder):
+        leave_record(run.folder, run.records)
+        with (
+            _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
+            sending(run.folder) if run.records.tracking.enabled else nullcontext(),
+        ):
+            if run.is_long:
+                yield run
+                return
             run.freeze()
             with recorded(run.folder, config) as run.figures:
                 yield run
 
 
-def imported(function: str) -> Callable[..., Any]:
-    """Return a function by its import path, such as `bertline.pretraining.run:run`."""
-    if not function.startswith("bertline.") or ":" not in function:
-        raise BertlineError(f"{function!r} does not name the work; expected bertline.MODULE:FUNCTION")
-    return pkgutil.resolve_name(function)  # type: ignore[no-any-return]
+def _config_in(composed: Mapping[str, Any]) -> PipelineConfig:
+    return pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
 
 
-def do_work(folder: Path, function: str) -> dict[str, float]:
+def _leave_empty(stage: Stage) -> None:
+    """Write what dvc.yaml says of a stage that the configuration does not use; by hand nothing."""
+    # Without the checkpoint's name, so that the folder is the same for every checkpoint.
+    reason = "a checkpoint is fine-tuned as it is (pretrain.phases is empty)"
+    say(f"{stage.name}: not used, {reason}")
+    if not provenance.running_under_dvc():
+        return
+    with files.folder_written_atomically(stage.output_of(None)) as folder:
+        write_manifest(folder, kind="unused", format_version=1, content={"stage": stage.name, "reason": reason})
+    if stage.page is not None:
+        text = f"<!doctype html><title>{stage.name}</title><p>{stage.name}: not used, {reason}\n"
+        files.write_atomically(Path(stage.page), text)
+    for folder in (METRICS, HEADLINE):
+        files.write_json(folder / f"{stage.name}.json", {})
+
+
+def do_work(folder: Path) -> dict[str, float]:
     """Do the work of a run folder whose lock this process holds; return its headline figures."""
     frozen, config = read_frozen(folder)
-    stage, work = stage_named(frozen["stage"]), work_of(frozen, config, folder)
+    stage, work = stage_named(frozen["stage"]), work_of(frozen, config, folder, folder / RESULT_NAME)
     with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
         _refuse_other_inputs(frozen, work)
-        figures |= imported(function)(work)
+        figures |= stage.build(work)
         _refuse_other_inputs(frozen, work)
         provenance.write_provenance(folder / RESULT_NAME, frozen, config.runtime)
     return figures
@@ -328,7 +372,7 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
 def _place(run: StageRun, composed: Mapping[str, Any]) -> str:
     """Return how far the whole pipeline is, `stage 9 of 15, about 8 min left`; the time where `plan` forecast it."""
     outputs = {
-        stage.full_name(task): Path(stage.output.format(task=task))
+        stage.full_name(task): stage.output_of(task)
         for stage in STAGES
         for task in (run.config.tasks if stage.per_task else (None,))
     }
@@ -373,10 +417,12 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
         if path.parent == ENCODERS:
             if not uses_pretrained(config.tasks[str(task)].start_from):
                 continue  # the task has its own encoder
-            path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
-        name = path.name if path.name != task else path.parent.name
+            path = stage_named("pretrain").output_of(None)  # the encoder that the pointer refers to
+        name = _name_of(path, task)
         # By hand, sources are read where they are; their digests are for DVC.
-        if is_unused(name, config) or (path == SOURCES and not provenance.running_under_dvc()):
+        if (name in OF_PRETRAINING and not config.pretrains) or (
+            path == SOURCES and not provenance.running_under_dvc()
+        ):
             continue
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
             continue  # a place for the user's data that this configuration does not use
@@ -386,10 +432,15 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
             _refuse_other_configuration(name, path, config)
             _refuse_other_content(name, path, Path(config.runtime.runs_folder))
         inputs[name] = places.get(name, path)
-    for key, named_path in _paths_named(stage, task, config).items():
-        if named_path is not None and Path(named_path).exists():
-            inputs[key] = Path(named_path)  # by hand it need not be linked from its place in data/
+    for place, data in stage.paths(config, task).items():
+        if place in stage.places_of(task) and data.value is not None and base_of(data.value).exists():
+            inputs[_name_of(Path(place), task)] = base_of(data.value)  # by hand it need not be linked from its place
     return inputs
+
+
+def _name_of(path: Path, task: str | None) -> str:
+    """Return the name of an input: `tasks` of artifacts/tasks/TASK."""
+    return path.name if path.name != task else path.parent.name
 
 
 def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfig) -> None:
@@ -400,7 +451,7 @@ def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfi
         path = waiting.pop()
         for stage in STAGES:
             for task in config.tasks if stage.per_task else (None,):
-                output = Path(stage.output.format(task=task))
+                output = stage.output_of(task)
                 if path not in (output, *([output.parent] if stage.per_task else [])):
                     continue
                 waiting += [Path(template.format(task=task)) for template in stage.inputs]
@@ -444,24 +495,6 @@ def _with_defaults(made_under: Mapping[str, Any], config: PipelineConfig) -> dic
     return {key: value_at(checked, key) for key in made_under}
 
 
-def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, str | None]:
-    """Return the user's data that a stage reads, as named in the configuration; also `random` and hub names."""
-    match stage.name:
-        case "pretrain":
-            teacher, probe = getattr(config.objective, "teacher", None), config.pretrain.head_probe
-            named = {"checkpoint": config.pretrain.start_from, "teacher": teacher}
-            return named | {"treebank": None if probe is None else probe.treebank}
-        case "task_data":
-            asked = config.tasks[str(task)]
-            return {"tasks": getattr(asked.source, "path", None), "unlabelled": asked.unlabelled}
-        case "sweep":
-            others = {f"encoder_{number}": name for number, name in enumerate(config.sweep.encoders, start=2)}
-            asked = config.tasks[str(task)]
-            return {"start": asked.start_from, "teacher": asked.teacher, **others}
-        case _:
-            return {}
-
-
 def tracked_sections(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, Any]:
     """Return the part of a configuration that a result depends on, `{"tasks.docs_library": {...}, "sweep": ...}`."""
     whole = to_mapping(config)
@@ -479,8 +512,3 @@ def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) 
     except (OSError, BertlineError) as error:
         return [f"{PARAMS} ({error})"]
     return [f"{key} (was {old!r}, is {new!r})" for key, (old, new) in differences(dict(frozen), now).items()]
-
-
-def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a configuration that results depend on."""
-    return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}

@@ -11,28 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from bertline.config import PipelineConfig, each_section, pipeline_config
-from bertline.corpus.registry import SourcesCorpusConfig, key_of, readers_of
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
-from bertline.run import stages
+from bertline.stages.base import SOURCES
+from bertline.stages.registry import STAGES
 from bertline.tasks.treebank import read_treebank
-from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 
 _PLACEHOLDER = ".place"
-_OF_TASKS = (stages.USER_TASKS, stages.USER_START, stages.USER_TEACHER, stages.USER_UNLABELLED)
 
 
 def link_user_data(config: PipelineConfig) -> None:
     """Create every place that DVC watches, as a link if the configuration names a path for it."""
     named = _named_paths(config)
-    of_tasks = [folder / task for task in config.tasks for folder in _OF_TASKS]
-    sources = config.corpus.sources if isinstance(config.corpus, SourcesCorpusConfig) else {}
-    of_sources = [stages.USER_SOURCES / name for name in sources]
+    # The checkpoint before the vocabulary, whose path is mostly the same; sources are in `named` alone.
+    pretrain_first = sorted(STAGES, key=lambda stage: stage.name != "pretrain")
+    tasks = {stage: config.tasks if stage.per_task else (None,) for stage in pretrain_first}
+    places = [Path(place) for stage, of in tasks.items() for task in of for place in stage.places_of(task)]
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
-    write_atomically(stages.SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
-    # The checkpoint before the vocabulary, whose path is mostly the same.
-    for place in (stages.USER_TEXT, *stages.PRETRAINING_DATA, stages.USER_VOCABULARY, *of_tasks, *of_sources):
+    write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
+    for place in dict.fromkeys([*places, *named]):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -67,17 +65,17 @@ def check_paths(config: PipelineConfig) -> None:
     for name in filter(is_local, config.sweep.encoders):
         _require_existing("sweep.encoders", name)
     probe = config.pretrain.head_probe
-    if probe is not None and (treebank := _base_of(probe.treebank)).exists():
+    if probe is not None and (treebank := base_of(probe.treebank)).exists():
         read_treebank(treebank)  # pretraining would find out after the stages before it
 
 
 def _is_in(place: Path, path: str) -> bool:
-    target = _base_of(path)
+    target = base_of(path)
     return target == place or place in target.parents
 
 
 def _require_existing(key: str, path: str) -> None:
-    target = _base_of(path)
+    target = base_of(path)
     if not target.exists() or holds_nothing(target):
         wrong = "is an empty folder" if target.exists() else "does not exist"
         raise ConfigError(
@@ -87,32 +85,18 @@ def _require_existing(key: str, path: str) -> None:
 
 
 def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
-    """Return key and path of the user's data by the place that it is linked from."""
-    hub_or_path = {
-        stages.USER_CHECKPOINT: ("pretrain.start_from", config.pretrain.start_from),
-        stages.USER_PRETRAINING_TEACHER: ("objective.teacher", getattr(config.objective, "teacher", None)),
-        **{
-            stages.USER_START / name: (f"tasks.{name}.start_from", task.start_from)
-            for name, task in config.tasks.items()
-        },
+    """Return key and path of the user's data by the place that it is linked from, as the stages name them."""
+    named = {
+        Path(place): data
+        for stage in STAGES
+        for task in (config.tasks if stage.per_task else (None,))
+        for place, data in stage.paths(config, task).items()
     }
-    if isinstance(config.tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig):
-        hub_or_path[stages.USER_VOCABULARY] = ("tokenizer.path", config.tokenizer.path)
-    named = {place: (key, path) for place, (key, path) in hub_or_path.items() if path is not None and is_local(path)}
-    for source, reader in readers_of(config.corpus).items():
-        if reader.user_path is not None:
-            place = stages.USER_SOURCES / source if source else stages.USER_TEXT
-            named[place] = (f"{key_of(source)}.{reader.user_data}", reader.user_path)
-    if config.pretrain.head_probe is not None:
-        named[stages.USER_TREEBANK] = ("pretrain.head_probe.treebank", config.pretrain.head_probe.treebank)
-    for name, task in config.tasks.items():
-        path = getattr(task.source, "path", None)  # sources from packages or a hub have none
-        if path is not None:
-            named[stages.USER_TASKS / name] = (f"tasks.{name}.source.path", path)
-        for place, key in ((stages.USER_TEACHER, "teacher"), (stages.USER_UNLABELLED, "unlabelled")):
-            if (path := getattr(task, key)) is not None:
-                named[place / name] = (f"tasks.{name}.{key}", path)
-    return named
+    return {
+        place: (data.key, data.value)
+        for place, data in named.items()
+        if data.value is not None and (not data.may_be_on_hub or is_local(data.value))
+    }
 
 
 def is_local(name_or_path: str) -> bool:
@@ -121,7 +105,7 @@ def is_local(name_or_path: str) -> bool:
 
 
 def _link(place: Path, path: str, key: str) -> None:
-    target = _base_of(path)
+    target = base_of(path)
     _require_existing(key, path)
     if _is_in(place, path):
         return
@@ -150,11 +134,11 @@ def holds_nothing(place: Path) -> bool:
 
 def at_hand(path: str) -> bool:
     """Return whether a path of the user's data exists, or a glob's folder, and holds more than its placeholder."""
-    base = _base_of(path)
+    base = base_of(path)
     return base.exists() and not holds_nothing(base)
 
 
-def _base_of(path: str) -> Path:
+def base_of(path: str) -> Path:
     """Return the longest leading part of a path without wildcards: the folder that a glob searches."""
     whole = Path(path).expanduser()
     if whole.exists() or not glob.has_magic(path):  # brackets may also be part of a name

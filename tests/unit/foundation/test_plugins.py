@@ -13,7 +13,7 @@ from bertline.foundation import plugins
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.plugins import packages_in, with_plugins
 from bertline.run.fingerprints import stage_versions
-from bertline.run.stages import stage_named
+from bertline.stages.registry import stage_named
 
 GRADES = """
 from dataclasses import dataclass

@@ -15,9 +15,10 @@ from bertline.config import PipelineConfig, pipeline_config
 from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Mlm, Objective
-from bertline.run.records import NAMES, add_result, headline, opening_record, pipeline_page, stage_page, write_headline
+from bertline.run.records import NAMES, add_result, headline, opening_record, stage_page, write_headline
 from bertline.run.stage import StageRun
-from bertline.run.stages import stage_named
+from bertline.stages.evaluate import pipeline_page
+from bertline.stages.registry import stage_named
 from bertline.tracking.record import NAME_TAG, NOTE_TAG
 
 SENTENCE = "On reviews the encoder wins."
@@ -77,7 +78,7 @@ def test_a_sweep_is_named_by_its_score_and_its_table_has_the_best_first(config: 
 
 def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_path: Path) -> None:
     figures = {"val/mlm_loss": 3.6372, "reviews/encoder/macro_f1_mean": 0.8123, "unigram_entropy": 6.5}
-    headline, page = pipeline_page(config, figures, {"reviews": sweep_folder(tmp_path)}, Path("report.html"))
+    headline, page = pipeline_page(config, figures, {"reviews": sweep_folder(tmp_path)}, Path("report.html"), "0123abc")
     assert headline == {"val/mlm_loss": 3.6372, "reviews/macro_f1": 0.8123}
     assert page[NAME_TAG] == "docs_tiny: MLM 3.64"
     assert f"**reviews**: {SENTENCE}" in page[NOTE_TAG] and "0.850 (word n-grams)" in page[NOTE_TAG]
@@ -86,7 +87,7 @@ def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_pat
 def test_a_fine_tuned_checkpoint_is_named_by_its_tasks(config: PipelineConfig, tmp_path: Path) -> None:
     without_opponent = {"conclusion": {"sentence": SENTENCE, "opponent": None}, "baselines": {}}
     folder = sweep_folder(tmp_path, **without_opponent)
-    headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"))
+    headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"), "0123abc")
     assert headline == {"reviews/macro_f1": 0.8123}
     assert page[NAME_TAG] == "docs_tiny: reviews 0.812"
 
@@ -111,14 +112,14 @@ def committed(name: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", STAGES)
 def test_every_stage_has_figures_under_the_shared_names_only(name: str) -> None:
-    figures = headline(name.partition("@")[0], committed(name), MLM_NSP, seconds=1.25)
+    figures = headline(stage_named(name.partition("@")[0]), committed(name), MLM_NSP, seconds=1.25)
     assert set(figures) <= set(NAMES) and len(figures) >= 2
     assert figures["seconds"] == 1.2
 
 
 def test_a_sweep_has_its_test_score_and_that_of_the_strongest_simple_opponent() -> None:
     metrics = committed("sweep@docs_search")
-    figures = headline("sweep", metrics, MLM_NSP, seconds=1)
+    figures = headline(stage_named("sweep"), metrics, MLM_NSP, seconds=1)
     assert figures["score"] == metrics["test/ndcg@10_mean"]
     assert figures["baseline"] == pytest.approx(metrics["bm25/test/ndcg@10"], abs=1e-12)
 
@@ -137,13 +138,15 @@ OF_MLM = {"score": 0.4, "baseline": 6.5, "loss": 3.6}
 def test_the_objective_names_loss_score_and_baseline(objective: Objective, expected: dict[str, float]) -> None:
     metrics = {"val/mlm_accuracy": 0.4, "val/mlm_loss": 3.6, "unigram_entropy": 6.5, "steps": 10}
     metrics |= {"val/z_accuracy": 0.2, "val/z_loss": 0.1, "z_chance": 0.3}
-    assert headline("pretrain", metrics, objective, seconds=1) == {**expected, "seconds": 1}
-    assert headline("evaluate", metrics, objective, seconds=1) == {"loss": expected["loss"], "seconds": 1}
-    assert headline("pretrain", {"num_parameters": 5}, objective, seconds=1) == {"seconds": 1}  # of a checkpoint
+    assert headline(stage_named("pretrain"), metrics, objective, seconds=1) == {**expected, "seconds": 1}
+    assert headline(stage_named("evaluate"), metrics, objective, seconds=1) == {"loss": expected["loss"], "seconds": 1}
+    assert headline(stage_named("pretrain"), {"num_parameters": 5}, objective, seconds=1) == {
+        "seconds": 1
+    }  # of a checkpoint
 
 
 def test_a_result_that_is_taken_over_keeps_the_time_of_the_work(tmp_path: Path) -> None:
     kept, shown = tmp_path / "run/headline.json", tmp_path / "headline/corpus.json"
     for seconds in (40.0, 0.3):
-        write_headline(shown, "corpus", {"train/documents": 7}, MLM_NSP, seconds=seconds, kept=kept)
+        write_headline(shown, stage_named("corpus"), {"train/documents": 7}, MLM_NSP, seconds=seconds, kept=kept)
         assert json.loads(shown.read_text()) == {"rows": 7, "seconds": 40.0}

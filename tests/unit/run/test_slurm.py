@@ -17,17 +17,15 @@ from bertline.run.folder import Status, write_status
 from bertline.training.config import SlurmLauncherConfig
 from slurm_programs import launcher, says
 
-WORK = "bertline.pretraining.run:run"
-
 
 def script(folder: Path, config: SlurmLauncherConfig, *, ranks: bool = True) -> list[str]:
     runtime = tiny.runtime(num_nodes=2, num_devices=8, launcher=config)
-    return slurm.job_script(folder / "run", WORK, runtime, name="bertline-x", ranks=ranks).splitlines()
+    return slurm.job_script(folder / "run", runtime, name="bertline-x", ranks=ranks).splitlines()
 
 
 def srun(folder: Path, config: SlurmLauncherConfig, *, ranks: bool) -> list[str]:
     runtime = tiny.runtime(num_nodes=2, num_devices=8, launcher=config)
-    return slurm.srun_command(folder, WORK, runtime, ranks=ranks)
+    return slurm.srun_command(folder, runtime, ranks=ranks)
 
 
 def asked(lines: list[str]) -> set[str]:
@@ -113,7 +111,7 @@ def test_a_silent_controller_is_neither_an_empty_queue_nor_a_refusal(programs: P
 
 def run_job(folder: Path) -> Status:
     runtime = tiny.runtime(launcher=launcher())
-    return slurm.run_job(folder, WORK, runtime, ranks=True, freeze=(folder / "frozen").touch)
+    return slurm.run_job(folder, runtime, ranks=True, freeze=(folder / "frozen").touch)
 
 
 def test_a_refused_submission_is_told_in_slurms_words(programs: Path, tmp_path: Path) -> None:
@@ -196,4 +194,4 @@ def test_a_task_of_an_array_whose_machine_fails_is_not_put_back(
     for exit_status, expected in ((1, 1), (85, 85), (137, 85)):
         says(programs, "srun", "", status=exit_status)
         monkeypatch.setattr(slurm, "STOP_SIGNALS", ())
-        assert slurm.main(tmp_path, WORK) == expected
+        assert slurm.main(tmp_path) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,8 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
 from bertline.run.folder import is_locked, locked_folders, read_status
 from bertline.run.provenance import md5_of_path
-from bertline.run.stage import forecast_file, open_stage
+from bertline.run.stage import forecast_file, open_stage, run_stage
+from bertline.stages.examples import Examples
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/support/stage_process.py"
@@ -276,3 +278,38 @@ def test_a_stage_of_dvc_begins_with_its_place_in_the_whole_and_the_time_left(pro
         write_json(forecast_file(config), seconds)
         with open_stage("pretrain", settings):
             assert capsys.readouterr().out.startswith(f"stage 4 of {3 + len(stages)}{left}\n")
+
+
+def test_work_by_hand_is_done_once_and_again_if_its_result_was_changed(project, composed, monkeypatch, capsys):
+    settings, built = composed("tracking.enabled=false", "runtime.runs_folder=runs"), []
+    write_json(project / "artifacts/corpus/manifest.json", {"of": "corpus"})
+
+    def build(stage, work):
+        built.append(work.output)
+        write_json(work.output / "manifest.json", {"number": len(built)})
+        return {"length_64/train_examples": 7}
+
+    monkeypatch.setattr(Examples, "build", build)
+    folder = run_stage("examples", settings)
+    assert run_stage("examples", settings) == folder and built == [folder]
+    assert "finished already" in capsys.readouterr().out
+    assert json.loads((folder.parent / "headline.json").read_text())["rows"] == 7
+    write_json(folder / "manifest.json", {"number": 0})
+    run_stage("examples", settings)
+    assert built == [folder] * 2
+
+
+@pytest.mark.parametrize("under_dvc", [False, True])
+def test_a_stage_that_is_not_used_leaves_nothing_by_hand_and_under_dvc_says_why(
+    project, composed, monkeypatch, under_dvc
+):
+    settings = composed("experiment=finetune", "pretrain.start_from=some/model", "tracking.enabled=false")
+    if under_dvc:
+        monkeypatch.setenv("DVC_STAGE", "tokenizer")
+    shutil.rmtree(project / "artifacts/tokenizer")
+    folder = run_stage("tokenizer", settings)
+    assert not (project / "runs/tokenizer").exists()
+    assert folder.exists() == under_dvc == (project / "artifacts/pages/data.html").exists()
+    if under_dvc:
+        assert "fine-tuned as it is" in json.loads((folder / "manifest.json").read_text())["reason"]
+        assert json.loads((project / "artifacts/metrics/tokenizer.json").read_text()) == {}

@@ -1,10 +1,9 @@
-"""The stage map and dvc.yaml say the same; the task lists agree."""
+"""The stages and dvc.yaml say the same; the task lists agree."""
 
 from __future__ import annotations
 
 import copy
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ import yaml
 from bertline.cli.overrides import registered_tasks
 from bertline.foundation.mappings import value_at
 from bertline.run.provenance import stages_due
-from bertline.run.stages import HEADLINE, METRICS, STAGES, Stage, stage_named
+from bertline.stages.base import HEADLINE, METRICS, Stage
+from bertline.stages.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -30,11 +30,11 @@ def as_dvc(text: str) -> str:
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_dvc_lists_what_the_stage_map_has(stage: Stage) -> None:
+def test_dvc_lists_what_the_stage_has(stage: Stage) -> None:
     entry, full_name = dvc_stage(stage), f"{stage.name}{'@${item}' * stage.per_task}"
     assert entry["cmd"] == f"python pipelines/{stage.name}.py" + " task_name=${item}" * stage.per_task
     assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
-    versions = {f"artifacts/versions/{full_name}"} if stage.versions or stage.versions_where else set()
+    versions = {f"artifacts/versions/{full_name}"} if stage.packages else set()
     assert set(entry["deps"]) == {f"artifacts/code/{full_name}", *versions, *map(as_dvc, stage.inputs)}
     # All of these outputs are cached, and what a stage leaves in git is declared: else its run cache has no entry.
     assert entry["outs"] == [as_dvc(stage.output), *filter(None, [stage.page])]
@@ -73,13 +73,7 @@ def test_no_source_is_listed_for_the_default_corpus_and_the_corpus_depends_on_th
     assert Path(source["do"]["outs"][0]).parent.as_posix() in DVC["corpus"]["deps"]
 
 
-@pytest.mark.parametrize("stage", ["pretrain", "sweep"])
-def test_a_recipe_names_the_worker_that_the_fingerprint_covers(stage: str) -> None:
-    (named,) = re.findall(r"(bertline(?:\.\w+)+):\w+", (ROOT / "pipelines" / f"{stage}.py").read_text(encoding="utf-8"))
-    assert stage_named(stage).modules == (named,)
-
-
-def test_the_stage_map_has_the_order_in_which_dvc_runs_the_stages() -> None:
+def test_the_registry_has_the_order_in_which_dvc_runs_the_stages() -> None:
     assert [stage.name for stage in STAGES] == [name for name in DVC if name in {stage.name for stage in STAGES}]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,8 +21,10 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import write_manifest
 from bertline.run import fingerprints
 from bertline.run import stage as stage_run
-from bertline.run.fingerprints import check_packages_of_corpus, code_fingerprint, stage_versions, versions_by_stage
-from bertline.run.stages import PACKAGES, STAGES, Stage, stage_named
+from bertline.run.fingerprints import code_fingerprint, stage_versions, versions_by_stage
+from bertline.stages.base import Stage
+from bertline.stages.registry import STAGES, stage_named
+from bertline.stages.task_data import check_packages_of_corpus
 
 ROOT = Path(__file__).resolve().parents[3]
 Composed = Callable[..., dict[str, Any]]
@@ -131,7 +135,8 @@ def test_the_fingerprint_of_a_run_has_the_same_versions(
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_a_stage_names_every_package_that_its_code_imports(stage: Stage) -> None:
-    named = {*stage.versions, *(name for where in stage.versions_where for name in where.versions)} - {PACKAGES}
+    under_some_configurations = re.findall(r'"([\w.-]+)"', inspect.getsource(stage.more_packages))
+    named = {*stage.packages, *under_some_configurations}
     named |= set(_WITHOUT_MEANING) | _ELSEWHERE.get(stage.name, set())
     assert {_DISTRIBUTIONS.get(name, name) for name in _imported(stage)} <= named
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.run.fingerprints import stage_versions
-from bertline.run.stages import stage_named
+from bertline.stages.registry import stage_named
 from bertline.tokenization.counting import WordSplitter
 from bertline.tokenization.tokenizer import Tokenizer, sentence_encoder
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary

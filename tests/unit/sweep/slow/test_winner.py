@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bertline
-from bertline.run.summary import standing_of
+from bertline.stages.export import standing_of
 from bertline.sweep import results
 
 

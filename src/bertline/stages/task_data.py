@@ -1,0 +1,72 @@
+"""task_data@TASK: rows of a labelled source, split into train, dev and test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bertline.foundation.mappings import value_at
+from bertline.foundation.work import Work
+from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Named, Stage, picked
+from bertline.tracking.record import Record
+
+if TYPE_CHECKING:
+    from bertline.config import PipelineConfig
+    from bertline.pretraining.objectives.base import Objective
+
+_OF_DOCSTRINGS = ("docs_library", "docs_match", "docs_parameters", "docs_search")
+
+
+class TaskData(Stage):
+    """Labelled rows of one task."""
+
+    name = "task_data"
+    summary = "Labelled rows of one task: train, dev and test."
+    sections = ("tasks.{task}", "python_docs")
+    places = ("data/tasks/{task}", "data/unlabelled/{task}")
+    output = "artifacts/tasks/{task}"
+    packages = ("numpy", "pyarrow")
+
+    def more_packages(self, config: Mapping[str, Any], task: str | None) -> Iterator[str]:
+        source = value_at(config, f"tasks.{task}.source.kind")
+        if source in _OF_DOCSTRINGS:
+            yield PYTHON_DOCS
+        if source == "hub":
+            yield "datasets"
+        if value_at(config, f"tasks.{task}.kind") == "reranking":
+            yield from ("bm25s", "scikit-learn")
+
+    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
+        asked = config.tasks[str(task)]
+        source = getattr(asked.source, "path", None)  # sources from packages or a hub have none
+        return {
+            f"data/tasks/{task}": Named(f"tasks.{task}.source.path", source),
+            f"data/unlabelled/{task}": Named(f"tasks.{task}.unlabelled", asked.unlabelled),
+        }
+
+    def build(self, work: Work) -> dict[str, float]:
+        from bertline.tasks.build import build_task
+
+        config, name = work.config, str(work.task_name)
+        check_packages_of_corpus(config, name)
+        num_workers = config.runtime.num_workers
+        return build_task(name, config.tasks[name], config.python_docs, work.output, num_workers=num_workers)
+
+    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+        for split in ("train", "dev", "test"):
+            record.stage.log_table(work.output / f"{split}.parquet", split, num_rows=100)
+
+    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+        return picked(metrics, rows="train_rows")
+
+
+def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
+    """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
+
+    A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
+    """
+    from bertline.demo.config import DocsSourceConfig
+    from bertline.demo.docstrings import PythonDocsCorpusConfig, check_versions
+
+    if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
+        check_versions(ARTIFACTS / "corpus", config.python_docs)

@@ -1,0 +1,75 @@
+"""tokenizer: a vocabulary trained on the corpus, or a given one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertline.foundation.mappings import value_at
+from bertline.foundation.progress import say
+from bertline.foundation.work import Work
+from bertline.stages.base import Named, Stage, picked
+from bertline.tracking.record import Record
+
+if TYPE_CHECKING:
+    from bertline.config import PipelineConfig
+    from bertline.pretraining.objectives.base import Objective
+
+
+class Tokenizer(Stage):
+    """A vocabulary, the same bytes every time."""
+
+    name = "tokenizer"
+    summary = "A WordPiece vocabulary, trained on the corpus or given."
+    sections = ("tokenizer",)
+    artifacts = ("artifacts/corpus",)
+    places = ("data/vocabulary",)
+    output = "artifacts/tokenizer"
+    page = "artifacts/pages/data.html"
+    packages = ("tokenizers",)
+    is_of_pretraining = True
+
+    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
+        path = getattr(config.tokenizer, "path", None)  # of one that exists or is extended
+        return {"data/vocabulary": Named("tokenizer.path", path, may_be_on_hub=True)}
+
+    def files(self, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        words = value_at(config, "tokenizer.user_words")
+        if isinstance(words, str):  # a list has the words themselves
+            yield "tokenizer.user_words", words
+        yield from (("tokenizer.compare", name) for name in value_at(config, "tokenizer.compare") or ())
+
+    def build(self, work: Work) -> dict[str, float]:
+        from bertline.tokenization.build import build_tokenizer
+
+        corpus = work.inputs["corpus"]
+        return build_tokenizer(work.config.tokenizer, corpus, work.output, engine=work.engine, work=work.shards)
+
+    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+        """Write the data page to the run folder, and print what it concludes of the vocabulary."""
+        from bertline.evaluation.data_page import write_data_page
+        from bertline.evaluation.vocabulary_survey import survey_vocabulary
+        from bertline.tokenization.config import ByteBpeTokenizerConfig, TrainedTokenizerConfig
+        from bertline.tokenization.counting import CorpusText
+
+        for vocabulary in work.output.glob("vocab.txt"):  # of a WordPiece
+            record.stage.log_artifact(vocabulary, contains_text=True)
+        config, corpus = work.config.tokenizer, work.inputs["corpus"]
+        survey = survey_vocabulary(
+            work.output,
+            CorpusText(corpus, work.engine, work.shards),
+            compare=config.compare,
+            was_trained=isinstance(config, TrainedTokenizerConfig | ByteBpeTokenizerConfig),
+        )
+        shutil.rmtree(work.shards, ignore_errors=True)
+        page = work.folder / Path(str(self.page)).name
+        write_data_page(page, corpus, survey)
+        record.stage.log_artifact(page, contains_text=True)
+        answer = f"{survey.conclusion} " if survey.given else ""
+        shown = self.page if work.output == self.output_of(None) else page
+        say(f"tokenizer: {answer}Samples of the text, words that are cut, and other vocabularies on this text: {shown}")
+
+    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+        return picked(metrics, rows="vocab_size")
