@@ -230,7 +230,7 @@ def run_stage(name: str, composed: Mapping[str, Any], places: Mapping[str, Path]
         return stage.output_of(None)
     if not stage.is_recorded:
         config = _config_in(composed)
-        inputs = {Path(path).name: Path(path) for path in stage.artifacts}
+        inputs = {Path(path).name: Path(path) for path in stage.inputs}
         engine = engine_named(config.runtime.engine, config.runtime.num_workers)
         output = stage.output_of(None)
         stage.build(Work(config=config, inputs=inputs, folder=output, output=output, commit="", engine=engine))
@@ -412,8 +412,7 @@ def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | No
 
 def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
     inputs: dict[str, Path] = {}
-    for template in stage.inputs:
-        path = Path(template.format(task=task))
+    for path in map(Path, stage.inputs_of(task)):
         if path.parent == ENCODERS:
             if not uses_pretrained(config.tasks[str(task)].start_from):
                 continue  # the task has its own encoder
@@ -433,7 +432,7 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
             _refuse_other_content(name, path, Path(config.runtime.runs_folder))
         inputs[name] = places.get(name, path)
     for place, data in stage.paths(config, task).items():
-        if place in stage.places_of(task) and data.value is not None and base_of(data.value).exists():
+        if place in stage.inputs_of(task) and data.value is not None and base_of(data.value).exists():
             inputs[_name_of(Path(place), task)] = base_of(data.value)  # by hand it need not be linked from its place
     return inputs
 
@@ -454,7 +453,7 @@ def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfi
                 output = stage.output_of(task)
                 if path not in (output, *([output.parent] if stage.per_task else [])):
                     continue
-                waiting += [Path(template.format(task=task)) for template in stage.inputs]
+                waiting += map(Path, stage.inputs_of(task))
                 made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
                 if made_under is not None:
                     changed |= differences(_with_defaults(made_under, config), tracked_sections(stage, task, config))

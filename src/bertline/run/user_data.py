@@ -27,10 +27,10 @@ def link_user_data(config: PipelineConfig) -> None:
     # The checkpoint before the vocabulary, whose path is mostly the same; sources are in `named` alone.
     pretrain_first = sorted(STAGES, key=lambda stage: stage.name != "pretrain")
     tasks = {stage: config.tasks if stage.per_task else (None,) for stage in pretrain_first}
-    places = [Path(place) for stage, of in tasks.items() for task in of for place in stage.places_of(task)]
+    inputs = [Path(path) for stage, of in tasks.items() for task in of for path in stage.inputs_of(task)]
     # A hidden file, so that DVC has a folder to look at where the corpus is one source.
     write_atomically(SOURCES / _PLACEHOLDER, "Digests of the sources of a corpus of several.\n")
-    for place in dict.fromkeys([*places, *named]):
+    for place in dict.fromkeys([*(path for path in inputs if path.parts[0] == "data"), *named]):
         if place in named:
             key, path = named[place]
             _link(place, path, key)

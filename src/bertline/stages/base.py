@@ -28,9 +28,7 @@ SOURCES = ARTIFACTS / "sources"
 """Folder with a digest of each source of the corpus, by name: what DVC compares (see `pipelines/source.py`)."""
 ENCODERS = ARTIFACTS / "encoders"
 """Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain`."""
-USER_DATA = Path("data")
-"""Folder of the places of the user's own data, or of links to it, which DVC watches."""
-USER_SOURCES = USER_DATA / "sources"
+USER_SOURCES = Path("data/sources")
 """Sources of a corpus of several, by name."""
 
 PYTHON_DOCS = "python_docs.packages"
@@ -62,10 +60,8 @@ class Stage(ABC):
     """What the stage makes, as the note of its run in MLflow says it."""
     sections: ClassVar[tuple[str, ...]]
     """Keys of the configuration that the stage's result depends on."""
-    artifacts: ClassVar[tuple[str, ...]] = ()
-    """Artifacts that it reads."""
-    places: ClassVar[tuple[str, ...]] = ()
-    """Places of the user's data that it reads; see `paths`."""
+    inputs: ClassVar[tuple[str, ...]]
+    """Artifacts that it reads, and places of the user's data (`paths`), all in data/."""
     output: ClassVar[str]
     page: ClassVar[str | None] = None
     """A page for people about the output, which DVC keeps and restores with it. No stage depends on it."""
@@ -89,18 +85,13 @@ class Stage(ABC):
         """Whether the stage is run once for each task."""
         return "{task}" in self.output
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Artifacts and places that it reads, in the order of dvc.yaml."""
-        return (*self.artifacts, *self.places)
-
     def full_name(self, task: str | None) -> str:
         """Return `sweep@docs_library` for a stage of one task, else the stage's name."""
         return f"{self.name}@{task}" if self.per_task else self.name
 
-    def places_of(self, task: str | None) -> list[str]:
-        """Return the places of the user's data."""
-        return [place.format(task=task) for place in self.places]
+    def inputs_of(self, task: str | None) -> list[str]:
+        """Return the inputs of a task."""
+        return [path.format(task=task) for path in self.inputs]
 
     def output_of(self, task: str | None) -> Path:
         """Return the place of the result under DVC."""

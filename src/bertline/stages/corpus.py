@@ -15,7 +15,6 @@ from bertline.tracking.record import Record
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
-    from bertline.pretraining.objectives.base import Objective
 
 _TEXT = "data/text"
 
@@ -26,17 +25,15 @@ class Corpus(Stage):
     name = "corpus"
     summary = "Clean text, split into documents of sentences, for training and validation."
     sections = ("corpus", "python_docs")
-    artifacts = (str(SOURCES),)
-    places = (_TEXT,)
+    inputs = (str(SOURCES), _TEXT)
     output = "artifacts/corpus"
     packages = ("pyarrow",)
     is_of_pretraining = True
 
     def more_packages(self, config: Mapping[str, Any], task: str | None) -> Iterator[str]:
         corpus = config["corpus"]
-        yield from {"python_docs": [PYTHON_DOCS], "hub": ["datasets"], "sources": ["datasets", "chardet"]}.get(
-            corpus["kind"], []
-        )
+        of_kinds = {"python_docs": [PYTHON_DOCS], "hub": ["datasets"], "sources": ["datasets", "chardet"]}
+        yield from of_kinds.get(corpus["kind"], [])
         if value_at(corpus, "near_duplicates.threshold") is not None:
             yield from ("rensa", "numpy")
         if corpus.get("encoding") == "auto":
@@ -47,12 +44,11 @@ class Corpus(Stage):
     def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
         from bertline.corpus.registry import key_of, readers_of
 
-        return {
-            str(USER_SOURCES / source) if source else _TEXT: Named(
-                f"{key_of(source)}.{reader.user_data}", reader.user_path
-            )
-            for source, reader in readers_of(config.corpus).items()
-        }
+        found = {}
+        for name, reader in readers_of(config.corpus).items():
+            place = str(USER_SOURCES / name) if name else _TEXT
+            found[place] = Named(f"{key_of(name)}.{reader.user_data}", reader.user_path)
+        return found
 
     def files(self, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from (("corpus.decontaminate", name) for name in value_at(config, "corpus.decontaminate") or ())
@@ -78,5 +74,5 @@ class Corpus(Stage):
         dropped = drops_in_words(drops["counts"], names_of_files(drops))
         say(f"corpus: {dropped}; samples: {work.output / DROPS_NAME}, and on the page that the tokenizer stage writes")
 
-    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         return picked(metrics, rows="train/documents")

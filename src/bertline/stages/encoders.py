@@ -14,7 +14,7 @@ class Encoders(Stage):
     name = "encoders"
     summary = "The encoder that each task starts from."
     sections = ("tasks",)
-    artifacts = ("artifacts/pretrain",)
+    inputs = ("artifacts/pretrain",)
     output = str(ENCODERS)
     is_recorded = False
 

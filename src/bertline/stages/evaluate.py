@@ -24,7 +24,7 @@ class Evaluate(Stage):
     name = "evaluate"
     summary = "The figures of all stages, the curves and the report."
     sections = ("evaluate", "tasks")
-    artifacts = tuple(f"artifacts/{name}" for name in ("corpus", "tokenizer", "examples", "pretrain", "tasks", "sweep"))
+    inputs = tuple(f"artifacts/{name}" for name in ("corpus", "tokenizer", "examples", "pretrain", "tasks", "sweep"))
     output = "artifacts/evaluate"
     packages = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "tokenizers", "transformers")
 

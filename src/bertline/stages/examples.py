@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from bertline.foundation.work import Work
 from bertline.stages.base import Stage, matching
 from bertline.tracking.record import Record
-
-if TYPE_CHECKING:
-    from bertline.pretraining.objectives.base import Objective
 
 
 class Examples(Stage):
@@ -19,7 +16,7 @@ class Examples(Stage):
     name = "examples"
     summary = "Examples of each length, encoded and paired, for pretraining."
     sections = ("examples",)
-    artifacts = ("artifacts/corpus", "artifacts/tokenizer")
+    inputs = ("artifacts/corpus", "artifacts/tokenizer")
     output = "artifacts/examples"
     packages = ("numpy", "tokenizers", "nanotoken")
     is_of_pretraining = True
@@ -36,6 +33,6 @@ class Examples(Stage):
         for sample in sorted(work.output.glob("readable-*.txt")):
             record.stage.log_artifact(sample, contains_text=True)
 
-    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         rows = matching(metrics, r"length_\d+/train_examples")
         return {"rows": sum(rows)} if rows else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.files import read_json
 from bertline.foundation.work import Work
@@ -12,7 +12,6 @@ from bertline.stages.base import Stage, matching
 from bertline.tracking.record import Record
 
 if TYPE_CHECKING:
-    from bertline.pretraining.objectives.base import Objective
     from bertline.tracking.registration import Standing
 
 
@@ -22,7 +21,7 @@ class Export(Stage):
     name = "export"
     summary = "Hugging Face folders with ONNX files and model cards, checked and registered."
     sections = ("export", "tasks")
-    artifacts = ("artifacts/pretrain", "artifacts/tasks", "artifacts/sweep", "artifacts/evaluate")
+    inputs = ("artifacts/pretrain", "artifacts/tasks", "artifacts/sweep", "artifacts/evaluate")
     output = "artifacts/export"
     packages = ("torch", "numpy", "pandas", "scipy", "tokenizers", "transformers", "onnx", "onnxruntime")
 
@@ -60,7 +59,7 @@ class Export(Stage):
             )
             register(work.folder, f"{config.model_name}-{task}", model, registration)
 
-    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         models = matching(metrics, r"[^/]+/bytes")
         return {"rows": len(models)} if models else {}
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bertline.config import PipelineConfig
     from bertline.pretraining.objectives.base import Objective
 
+_DATA = ("data/checkpoint", "data/pretraining_teacher", "data/treebank")
+
 
 class Pretrain(Stage):
     """The encoder, by masked language model and next sentence prediction; or a checkpoint as it is."""
@@ -26,8 +28,7 @@ class Pretrain(Stage):
     name = "pretrain"
     summary = "The pretrained encoder with the heads of its objective."
     sections = ("model", "objective", "optimizer", "schedule", "pretrain")
-    artifacts = ("artifacts/examples", "artifacts/tokenizer")
-    places = ("data/checkpoint", "data/pretraining_teacher", "data/treebank")
+    inputs = ("artifacts/examples", "artifacts/tokenizer", *_DATA)
     output = "artifacts/pretrain"
     packages = TRAINING_PACKAGES
     is_long = True

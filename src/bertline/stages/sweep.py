@@ -17,7 +17,6 @@ from bertline.tracking.record import Attachment, Table
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
-    from bertline.pretraining.objectives.base import Objective
 
 
 class Sweep(Stage):
@@ -26,8 +25,7 @@ class Sweep(Stage):
     name = "sweep"
     summary = "The search for one task: its best configuration over seeds, compared with baselines."
     sections = ("tasks.{task}", "sweep")
-    artifacts = (f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}")
-    places = ("data/start/{task}", "data/teacher/{task}")
+    inputs = (f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", "data/start/{task}", "data/teacher/{task}")
     output = "artifacts/sweep/{task}"
     packages = (*TRAINING_PACKAGES, "scipy", "scikit-learn", "optuna")
     is_long = True
@@ -65,7 +63,7 @@ class Sweep(Stage):
 
         return join(work, **options)
 
-    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         scores = matching(metrics, r"test/.+_mean")[:1]
         difference = metrics.get("encoder/difference_from_strongest")
         baseline = {} if difference is None else {"baseline": scores[0] - difference}

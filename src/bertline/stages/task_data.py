@@ -12,7 +12,6 @@ from bertline.tracking.record import Record
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
-    from bertline.pretraining.objectives.base import Objective
 
 _OF_DOCSTRINGS = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 
@@ -23,7 +22,7 @@ class TaskData(Stage):
     name = "task_data"
     summary = "Labelled rows of one task: train, dev and test."
     sections = ("tasks.{task}", "python_docs")
-    places = ("data/tasks/{task}", "data/unlabelled/{task}")
+    inputs = ("data/tasks/{task}", "data/unlabelled/{task}")
     output = "artifacts/tasks/{task}"
     packages = ("numpy", "pyarrow")
 
@@ -56,7 +55,7 @@ class TaskData(Stage):
         for split in ("train", "dev", "test"):
             record.stage.log_table(work.output / f"{split}.parquet", split, num_rows=100)
 
-    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         return picked(metrics, rows="train_rows")
 
 

@@ -15,7 +15,6 @@ from bertline.tracking.record import Record
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
-    from bertline.pretraining.objectives.base import Objective
 
 
 class Tokenizer(Stage):
@@ -24,8 +23,7 @@ class Tokenizer(Stage):
     name = "tokenizer"
     summary = "A WordPiece vocabulary, trained on the corpus or given."
     sections = ("tokenizer",)
-    artifacts = ("artifacts/corpus",)
-    places = ("data/vocabulary",)
+    inputs = ("artifacts/corpus", "data/vocabulary")
     output = "artifacts/tokenizer"
     page = "artifacts/pages/data.html"
     packages = ("tokenizers",)
@@ -71,5 +69,5 @@ class Tokenizer(Stage):
         shown = self.page if work.output == self.output_of(None) else page
         say(f"tokenizer: {answer}Samples of the text, words that are cut, and other vocabularies on this text: {shown}")
 
-    def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
+    def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         return picked(metrics, rows="vocab_size")
