@@ -41,7 +41,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary
 
 Precision = Literal["fp32", "bf16"]
-Records = Sequence[Mapping[str, Any]]
+Measurements = Sequence[Mapping[str, Any]]
 """Results of benchmarks/pretraining_step.py, each with the name of its `file`."""
 THIS_MACHINE = "cpu"
 
@@ -319,13 +319,13 @@ class Rate(NamedTuple):
     basis: str
 
 
-def read_records(folder: Path) -> Records:
+def read_measurements(folder: Path) -> Measurements:
     """Read the records in a folder of results."""
     records = [{**read_json(path), "file": path.name} for path in sorted(folder.glob("pretraining_step_*.json"))]
     return [record for record in records if record["tokens_per_s"] is not None]  # None: that side was not measured
 
 
-def rate_of(training: Training, length: int, hardware: Hardware, records: Records) -> Rate:
+def rate_of(training: Training, length: int, hardware: Hardware, measurements: Measurements) -> Rate:
     """Return the rate of the nearest record on this hardware; without one near enough, a stated fraction of the peak.
 
     A record is near up to four times the length and three times the FLOPs per token; the nearest length, then the
@@ -341,7 +341,7 @@ def rate_of(training: Training, length: int, hardware: Hardware, records: Record
 
     of_hardware = (
         record
-        for record in records
+        for record in measurements
         if record["precision"] == precision
         and re.search(hardware.pattern, record["device"])
         and hardware.num_threads in (None, record["threads"])
@@ -525,7 +525,7 @@ class Forecast:
 
 
 def forecast(
-    training: Training, hardware: Hardware, text: TextSize, num_devices: int, records: Records = ()
+    training: Training, hardware: Hardware, text: TextSize, num_devices: int, measurements: Measurements = ()
 ) -> Forecast:
     """Forecast a training run without running anything."""
     model, objective, runtime = training.config.model, training.config.objective, training.config.runtime
@@ -541,7 +541,7 @@ def forecast(
         tokens, flops = sequences * tokens_each, training.flops_per_token(length)
         share = math.ceil(phase.global_batch_size / num_devices)
         micro_batch_size = min(share, rows_at_once(runtime, length) or share)
-        rate = rate_of(training, length, hardware, records)
+        rate = rate_of(training, length, hardware, measurements)
         # Rows are computed whole unless they are packed; segments that are compared are rows of their own, two each.
         num_rows = 1 if objective.pairs_together is None else 2
         is_packed = packs(runtime, fill=tokens_each / length / num_rows, attention=training.attention(length))

@@ -11,8 +11,8 @@ from mlflow import MlflowClient
 
 from bertline.foundation.files import write_json
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.record import Record, RunRecord, leave_record
 from bertline.tracking.sending import send_all
+from bertline.tracking.tracked_runs import TrackedRun, TrackedRuns, write_tracked_runs
 
 
 def tracking(uri: str, experiment: str, **changes: Any) -> TrackingConfig:
@@ -21,16 +21,16 @@ def tracking(uri: str, experiment: str, **changes: Any) -> TrackingConfig:
     return TrackingConfig(**{"enabled": True, "uri": uri, "experiment_name": experiment, **settings, **changes})
 
 
-def record(config: TrackingConfig, *, pipeline: str = "pipeline-1", **changes: Any) -> Record:
+def record(config: TrackingConfig, *, pipeline: str = "pipeline-1", **changes: Any) -> TrackedRuns:
     """The record of a stage; `changes` are those of the stage's run."""
     stage = {"key": "key-1", "name": "pretrain", "params": {}, "tags": {}, **changes}
-    whole = RunRecord(key=pipeline, name="preset", params={}, tags={})
-    return Record(tracking=config, opened_s=time.time(), stage=RunRecord(**stage), pipeline=whole)
+    whole = TrackedRun(key=pipeline, name="preset", params={}, tags={})
+    return TrackedRuns(tracking=config, opened_s=time.time(), stage=TrackedRun(**stage), pipeline=whole)
 
 
-def opened(folder: Path, content: Record, state: str = "running") -> Record:
+def opened(folder: Path, content: TrackedRuns, state: str = "running") -> TrackedRuns:
     """Open a stage in a folder, which then has this state; returns its record."""
-    leave_record(folder, content)
+    write_tracked_runs(folder, content)
     set_state(folder, state)
     return content
 
@@ -40,9 +40,9 @@ def set_state(folder: Path, state: str) -> None:
     write_json(folder / "status.json", {"state": state, **ended})
 
 
-def finish(folder: Path, content: Record) -> None:
+def finish(folder: Path, content: TrackedRuns) -> None:
     """End a stage with what its record has now."""
-    leave_record(folder, content)
+    write_tracked_runs(folder, content)
     set_state(folder, "finished")
 
 

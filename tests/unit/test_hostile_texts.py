@@ -26,9 +26,9 @@ from bertline.export.usage import code_span
 from bertline.foundation.formats import escaped, markdown_table, printable
 from bertline.inside.heads import draw_heads
 from bertline.kinds.classification import Classification
-from bertline.run.records import stage_page
+from bertline.run.presentation import stage_page
 from bertline.stages.registry import stage_named
-from bertline.tracking.record import NOTE_TAG
+from bertline.tracking.tracked_runs import NOTE_TAG
 from evaluation_inputs import make_result
 from finetuning_inputs import task
 from hostile_texts import HOSTILE_TEXTS

@@ -102,10 +102,10 @@ def send(composed: dict[str, Any]) -> None:
     bertline send                                      all run folders below runs/
     bertline send runtime.runs_folder=/scratch/runs
     """
-    from bertline.tracking.record import RECORD_NAME
     from bertline.tracking.sending import send_all
+    from bertline.tracking.tracked_runs import RUNS_NAME
 
-    folders = sorted(path.parent for path in Path(sections_in(composed).runtime.runs_folder).glob(f"*/*/{RECORD_NAME}"))
+    folders = sorted(path.parent for path in Path(sections_in(composed).runtime.runs_folder).glob(f"*/*/{RUNS_NAME}"))
     if unsent := send_all(folders):
         raise MachineError(
             f"the tracking server lacks records of {len(unsent)} of {len(folders)} run folders: "

@@ -90,7 +90,7 @@ class TrainingState:
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
             names = ("mask_predictions.txt", "latest", "best", "profile", "result")
-            for path in (*self.job.records, *(self.job.run_folder / name for name in names)):
+            for path in (*self.job.logs, *(self.job.run_folder / name for name in names)):
                 drop_leftovers(path)  # of a kill
             self.log.keep_up_to(step)
             keep_health(self.job.health_path, step, self.rewinds)
@@ -130,7 +130,7 @@ class TrainingState:
 
     def _write(self, step: int, state: dict[str, Any], *, model: LanguageModel, best_step: int | None) -> None:
         # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
-        for path in self.job.records:
+        for path in self.job.logs:
             sync_to_disk(path)
         self.checkpoints.save(step, state, best_step=best_step)
         with folder_written_atomically(self.job.latest_folder) as folder:

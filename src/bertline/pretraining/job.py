@@ -87,7 +87,7 @@ class PretrainJob:
     result_folder = _in_run_folder("result")
 
     @property
-    def records(self) -> tuple[Path, ...]:
+    def logs(self) -> tuple[Path, ...]:
         """Files that the run appends to while it trains; the result has copies of them."""
         return (self.metrics_path, self.mask_predictions_path, self.health_path)
 
@@ -156,7 +156,7 @@ def write_result(
     """Write the result folder: the model, the records and a manifest with the headline figures `metrics`."""
     with folder_written_atomically(job.result_folder) as folder:
         write_model(job, model, folder)
-        for path in job.records:
+        for path in job.logs:
             if path.exists():
                 shutil.copyfile(path, folder / path.name)
         versions = versions_of("torch", "pytorch-lightning")

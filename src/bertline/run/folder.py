@@ -115,7 +115,7 @@ def locked_folders(runs: Path) -> list[Path]:
 
 
 @contextmanager
-def recorded(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[dict[str, float]]:
+def with_status(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[dict[str, float]]:
     """Write to the status of `folder`, whose lock is held, how the block ends, and the figures that it adds."""
     before = read_status(folder)
     started_s = time.time() - (before.work_s or 0.0 if before.state in ("stopped", "failed") else 0.0)

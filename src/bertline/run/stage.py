@@ -37,11 +37,11 @@ from bertline.run.folder import (
     held,
     read_frozen,
     read_status,
-    recorded,
+    with_status,
     work_of,
 )
+from bertline.run.presentation import add_result, opened_runs, write_headline
 from bertline.run.ranks import run_on_devices
-from bertline.run.records import add_result, opening_record, write_headline
 from bertline.run.slurm import run_job
 from bertline.run.stopping import Stopped, named
 from bertline.run.user_data import base_of, holds_nothing
@@ -49,8 +49,8 @@ from bertline.stages.base import ENCODERS, HEADLINE, METRICS, SOURCES, Stage, sh
 from bertline.stages.encoders import uses_pretrained
 from bertline.stages.pipeline import OF_PRETRAINING
 from bertline.stages.registry import STAGES, stage_named
-from bertline.tracking.record import Record, leave_record
 from bertline.tracking.sending import sending
+from bertline.tracking.tracked_runs import TrackedRuns, write_tracked_runs
 from bertline.training.config import SlurmLauncherConfig
 from bertline.training.environment import Node, this_node
 
@@ -92,10 +92,10 @@ class StageRun:
         return Path(self.config.runtime.runs_folder) / self.name / self.fingerprint
 
     @cached_property
-    def records(self) -> Record:
+    def tracked(self) -> TrackedRuns:
         """What MLflow shows of this stage and of the pipeline; of the nodes of a run, only the first one records it."""
         enabled = self.config.tracking.enabled and _node(self.stage, self.config).is_first
-        return opening_record(self, without_untracked(to_mapping(self.config)), enabled=enabled)
+        return opened_runs(self, without_untracked(to_mapping(self.config)), enabled=enabled)
 
     @cached_property
     def output(self) -> Path:
@@ -166,19 +166,19 @@ class StageRun:
         work_s = read_status(self.folder).work_s if self.is_long else None  # it may be of earlier commands
         seconds = time.monotonic() - self.opened_s if work_s is None else work_s
         write_headline(shown_by_dvc, self.stage, metrics, self.config.objective, seconds=seconds, kept=kept)
-        record = self.records.stage
-        record.log_artifact(target, contains_text=False)
-        add_result(record, self.config, self.stage, self.name, metrics, self.output)
+        stage_run = self.tracked.stage
+        stage_run.log_artifact(target, contains_text=False)
+        add_result(stage_run, self.config, self.stage, self.name, metrics, self.output)
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {short_number(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
-        self.stage.show(self.work, self.records, metrics)
+        self.stage.show(self.work, self.tracked, metrics)
         if self.stage.page is not None and provenance.running_under_dvc():
             page = Path(self.stage.page)
             page.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.folder / page.name, page)
         shutil.rmtree(self.work.shards, ignore_errors=True)
-        leave_record(self.folder, self.records)
+        write_tracked_runs(self.folder, self.tracked)
 
     def _refuse_changes(self) -> None:
         """Fail if DVC, which reads params.yaml and the inputs after the stage, would record others than it used."""
@@ -228,7 +228,7 @@ def run_stage(name: str, composed: Mapping[str, Any], places: Mapping[str, Path]
     if stage.is_of_pretraining and not _config_in(composed).pretrains:
         _leave_empty(stage)
         return stage.output_of(None)
-    if not stage.is_recorded:
+    if not stage.is_tracked:
         config = _config_in(composed)
         inputs = {Path(path).name: Path(path) for path in stage.inputs}
         engine = engine_named(config.runtime.engine, config.runtime.num_workers)
@@ -279,16 +279,16 @@ def open_stage(
         if run.is_done:
             yield run
             return
-        leave_record(run.folder, run.records)
+        write_tracked_runs(run.folder, run.tracked)
         with (
             _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
-            sending(run.folder) if run.records.tracking.enabled else nullcontext(),
+            sending(run.folder) if run.tracked.tracking.enabled else nullcontext(),
         ):
             if run.is_long:
                 yield run
                 return
             run.freeze()
-            with recorded(run.folder, config) as run.figures:
+            with with_status(run.folder, config) as run.figures:
                 yield run
 
 
@@ -316,7 +316,7 @@ def do_work(folder: Path) -> dict[str, float]:
     """Do the work of a run folder whose lock this process holds; return its headline figures."""
     frozen, config = read_frozen(folder)
     stage, work = stage_named(frozen["stage"]), work_of(frozen, config, folder, folder / RESULT_NAME)
-    with recorded(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
+    with with_status(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
         _refuse_other_inputs(frozen, work)
         figures |= stage.build(work)
         _refuse_other_inputs(frozen, work)

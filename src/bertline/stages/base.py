@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from bertline.foundation.formats import count, markdown_table
 from bertline.foundation.work import Work
-from bertline.tracking.record import Attachment, Record, Table
+from bertline.tracking.tracked_runs import Attachment, ShownTable, TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -74,11 +74,11 @@ class Stage(ABC):
     per device."""
     is_of_pretraining: ClassVar[bool] = False
     """Whether only pretraining needs the stage."""
-    is_recorded: ClassVar[bool] = True
+    is_tracked: ClassVar[bool] = True
     """Whether it has a run folder and a run in MLflow; not if it computes nothing."""
     attachments: ClassVar[tuple[Attachment, ...]] = ()
     """Files of its run folder that its run in MLflow shows."""
-    tables: ClassVar[tuple[Table, ...]] = ()
+    tables: ClassVar[tuple[ShownTable, ...]] = ()
 
     @property
     def per_task(self) -> bool:
@@ -117,12 +117,12 @@ class Stage(ABC):
         """Take a share of the work that another machine leads; return whether it is done."""
         raise NotImplementedError
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:  # noqa: B027
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:  # noqa: B027
         """Show people what `build` has written: in MLflow and on the terminal. No stage reads it."""
 
     def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
-        """Return the figures that a person compares first, by the names of `run.records.NAMES`; those that the stage
-        does not have are left out."""
+        """Return the figures that a person compares first, by the names of `run.presentation.NAMES`; those that the
+        stage does not have are left out."""
         return {}
 
     def note(

@@ -11,7 +11,7 @@ from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.stages.base import PYTHON_DOCS, SOURCES, USER_SOURCES, Named, Stage, picked
-from bertline.tracking.record import Record
+from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -59,14 +59,14 @@ class Corpus(Stage):
         config = work.config
         return build_corpus(config.corpus, config.python_docs, work.output, engine=work.engine, work=work.shards)
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         """Print the share of each source and what was dropped; show some documents in MLflow."""
         from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, names_of_files
         from bertline.corpus.sources import sources_in_words
         from bertline.corpus.storage import FORMAT_VERSION, KIND
 
         for shard in sorted(work.output.glob("train-*.parquet"))[:1]:
-            record.stage.log_table(shard, "documents", num_rows=20)
+            runs.stage.log_table(shard, "documents", num_rows=20)
         table = read_manifest(work.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
         if table is not None:
             say(f"corpus: {sources_in_words(table)}")

@@ -16,7 +16,7 @@ class Encoders(Stage):
     sections = ("tasks",)
     inputs = ("artifacts/pretrain",)
     output = str(ENCODERS)
-    is_recorded = False
+    is_tracked = False
 
     def build(self, work: Work) -> dict[str, float]:
         """Write `TASK` for every task; those without a checkpoint of their own start from the pretrained encoder."""

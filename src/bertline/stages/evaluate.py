@@ -11,7 +11,7 @@ from bertline.foundation.work import Work
 from bertline.stages.base import Stage, matching, picked
 from bertline.stages.pretrain import loss_of
 from bertline.stages.sweep import with_std
-from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record
+from bertline.tracking.tracked_runs import NAME_TAG, NOTE_TAG, TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -36,16 +36,16 @@ class Evaluate(Stage):
         folders, num_workers = pipeline_folders(config, work.inputs), config.runtime.num_workers
         return build_evaluation(config.evaluate, folders, work.output, num_workers=num_workers)
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         """Attach the report to the pipeline's run, with the headline figures and the verdicts."""
         from bertline.stages.pipeline import pipeline_folders
 
         report, sweeps = work.output / "report.html", pipeline_folders(work.config, work.inputs).sweeps
         headline, tags = pipeline_page(work.config, metrics, sweeps, report, work.commit)
-        record.pipeline.log_metrics(headline)
-        record.pipeline.tags.update(tags)
-        record.pipeline.log_artifact(report, contains_text=True)
-        record.pipeline.log_artifact(work.output / "plots", contains_text=False)
+        runs.pipeline.log_metrics(headline)
+        runs.pipeline.tags.update(tags)
+        runs.pipeline.log_artifact(report, contains_text=True)
+        runs.pipeline.log_artifact(work.output / "plots", contains_text=False)
 
     def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
         scores = matching(metrics, r"[^/]+/encoder/.+_mean")

@@ -7,7 +7,7 @@ from typing import Any
 
 from bertline.foundation.work import Work
 from bertline.stages.base import Stage, matching
-from bertline.tracking.record import Record
+from bertline.tracking.tracked_runs import TrackedRuns
 
 
 class Examples(Stage):
@@ -29,9 +29,9 @@ class Examples(Stage):
             work.config.examples, tokenizer, corpus, work.output, engine=work.engine, work=work.shards
         )
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         for sample in sorted(work.output.glob("readable-*.txt")):
-            record.stage.log_artifact(sample, contains_text=True)
+            runs.stage.log_artifact(sample, contains_text=True)
 
     def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         rows = matching(metrics, r"length_\d+/train_examples")

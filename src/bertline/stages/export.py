@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.files import read_json
 from bertline.foundation.work import Work
 from bertline.stages.base import Stage, matching
-from bertline.tracking.record import Record
+from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.tracking.registration import Standing
@@ -33,7 +33,7 @@ class Export(Stage):
         facts, sweeps = pipeline_facts(config, work.commit), of_tasks(config, work.inputs["sweep"])
         return build_export(config.export, work.inputs["pretrain"], sweeps, facts, work.output)
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         """Register the encoder and the model of each task, unless `export.register` is false."""
         from bertline.inference.pyfunc import serving_of
         from bertline.stages.pipeline import of_tasks

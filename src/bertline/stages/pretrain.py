@@ -13,7 +13,7 @@ from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import warn
 from bertline.foundation.work import Work
 from bertline.stages.base import TRAINING_PACKAGES, Named, Stage, picked
-from bertline.tracking.record import Attachment, Record
+from bertline.tracking.tracked_runs import Attachment, TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -65,7 +65,7 @@ class Pretrain(Stage):
 
         return run(work)
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         if work.config.runtime.profile and not (work.folder / "profile/top_operations.txt").exists():
             warn("runtime.profile: nothing was trained, so there is no profile; give another pretrain.seed for one")
 

@@ -13,7 +13,7 @@ from bertline.foundation.formats import escaped, markdown_table
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
 from bertline.stages.base import ENCODERS, TRAINING_PACKAGES, Named, Stage, matching
-from bertline.tracking.record import Attachment, Table
+from bertline.tracking.tracked_runs import Attachment, ShownTable
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -35,8 +35,8 @@ class Sweep(Stage):
         Attachment(path="result/predictions.parquet", contains_text=True),
     )
     tables = (
-        Table(path="result/predictions.parquet", name="predictions"),
-        Table(path="result/predictions.parquet", name="errors", wrong_only=True),
+        ShownTable(path="result/predictions.parquet", name="predictions"),
+        ShownTable(path="result/predictions.parquet", name="errors", wrong_only=True),
     )
 
     def more_packages(self, config: Mapping[str, Any], task: str | None) -> Iterator[str]:

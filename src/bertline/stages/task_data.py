@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
 from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Named, Stage, picked
-from bertline.tracking.record import Record
+from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -51,9 +51,9 @@ class TaskData(Stage):
         num_workers = config.runtime.num_workers
         return build_task(name, config.tasks[name], config.python_docs, work.output, num_workers=num_workers)
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         for split in ("train", "dev", "test"):
-            record.stage.log_table(work.output / f"{split}.parquet", split, num_rows=100)
+            runs.stage.log_table(work.output / f"{split}.parquet", split, num_rows=100)
 
     def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         return picked(metrics, rows="train_rows")

@@ -11,7 +11,7 @@ from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.stages.base import Named, Stage, picked
-from bertline.tracking.record import Record
+from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -45,7 +45,7 @@ class Tokenizer(Stage):
         corpus = work.inputs["corpus"]
         return build_tokenizer(work.config.tokenizer, corpus, work.output, engine=work.engine, work=work.shards)
 
-    def show(self, work: Work, record: Record, metrics: Mapping[str, float]) -> None:
+    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         """Write the data page to the run folder, and print what it concludes of the vocabulary."""
         from bertline.evaluation.data_page import write_data_page
         from bertline.evaluation.vocabulary_survey import survey_vocabulary
@@ -53,7 +53,7 @@ class Tokenizer(Stage):
         from bertline.tokenization.counting import CorpusText
 
         for vocabulary in work.output.glob("vocab.txt"):  # of a WordPiece
-            record.stage.log_artifact(vocabulary, contains_text=True)
+            runs.stage.log_artifact(vocabulary, contains_text=True)
         config, corpus = work.config.tokenizer, work.inputs["corpus"]
         survey = survey_vocabulary(
             work.output,
@@ -64,7 +64,7 @@ class Tokenizer(Stage):
         shutil.rmtree(work.shards, ignore_errors=True)
         page = work.folder / Path(str(self.page)).name
         write_data_page(page, corpus, survey)
-        record.stage.log_artifact(page, contains_text=True)
+        runs.stage.log_artifact(page, contains_text=True)
         answer = f"{survey.conclusion} " if survey.given else ""
         shown = self.page if work.output == self.output_of(None) else page
         say(f"tokenizer: {answer}Samples of the text, words that are cut, and other vocabularies on this text: {shown}")

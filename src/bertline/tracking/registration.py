@@ -85,7 +85,7 @@ class Registration:
     the one that has it."""
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """Decision on whether a version becomes the champion."""
 
     wins: bool
@@ -93,7 +93,7 @@ class Verdict(NamedTuple):
     """Reason for the log, phrased to follow the version's name."""
 
 
-def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
+def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Decision:
     """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion.
 
     Args:
@@ -101,13 +101,13 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     """
     shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {with_spread(new.test_score, new.test_std, digits=4)}"
     if champion is None:
-        return Verdict(True, f"is the first champion ({shown})")
+        return Decision(True, f"is the first champion ({shown})")
     reason = _cannot_be_compared(new, champion)
     comparison = None if reason else compared(new.dev, Measured.from_json(champion["dev"]))
     if comparison is None or comparison.interval is None or comparison.smallest_visible is None:
         if comparison is not None:
             reason = f"{signed(comparison.difference, digits=4)} on dev, and {NOISE_UNKNOWN}"
-        return Verdict(
+        return Decision(
             False,
             f"does not take the title: {reason}. The alias {new.alias!r} stays where it is. To move it by hand: "
             f"{_BY_HAND}",
@@ -117,13 +117,13 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     details = f"{difference} on dev, 95 % interval {low_shown} to {high_shown}; {shown}"
     match comparison.verdict:
         case "better":
-            return Verdict(True, f"beats the champion beyond noise ({details})")
+            return Decision(True, f"beats the champion beyond noise ({details})")
         case "worse":
-            return Verdict(False, f"is worse than the champion beyond noise ({details})")
+            return Decision(False, f"is worse than the champion beyond noise ({details})")
         case _:
             seen = f"a difference of {comparison.smallest_visible:.4f} would have been seen"
             reason = f"is not shown to be better than the champion, which stays: {comparison.cause} ({details}; {seen})"
-            return Verdict(False, reason)
+            return Decision(False, reason)
 
 
 def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | None:

@@ -18,9 +18,9 @@ from bertline.foundation.files import read_json, sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.tracking.config import TrackingConfig, masked
 from bertline.tracking.mlmodel import FORMAT, write_mlmodel
-from bertline.tracking.record import NOTE_TAG
-from bertline.tracking.registration import Registration, Standing, Verdict, challenged
+from bertline.tracking.registration import Decision, Registration, Standing, challenged
 from bertline.tracking.store import Store, dataset_inputs, metric_key
+from bertline.tracking.tracked_runs import NOTE_TAG
 
 _CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
 _VERSIONS_TAG = "mlflow.modelVersions"
@@ -123,15 +123,15 @@ def _description_of(folder: Path) -> str:
     return "\n\n".join(paragraphs) + rest
 
 
-def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Verdict:
+def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Decision:
     champion = client.get_registered_model(name).aliases.get(standing.alias)
     if champion is None:
         return challenged(standing, None)
     if str(champion) == version:
-        return Verdict(True, "is the champion already")
+        return Decision(True, "is the champion already")
     tags = client.get_model_version(name, str(champion)).tags
     if tags.get(_CONTENT_TAG) == content:
-        return Verdict(True, "holds the champion's weights in the present format and replaces it")
+        return Decision(True, "holds the champion's weights in the present format and replaces it")
     known: dict[str, Any] = {}
     run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
     if place:

@@ -20,12 +20,25 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path, size_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
-from bertline.tracking import record as records
 from bertline.tracking.config import TrackingConfig, database_file, first_line, is_local, masked
 from bertline.tracking.registration import Registration
+from bertline.tracking.tracked_runs import (
+    NOTE_TAG,
+    PARENT_TAG,
+    PIPELINE_KEY_TAG,
+    RUNS_NAME,
+    STAGE_KEY_TAG,
+    STAGE_TAG,
+    TRIAL_TAG,
+    Attachment,
+    ShownTable,
+    TrackedRun,
+    TrackedRuns,
+    read_tracked_runs,
+)
 
 if TYPE_CHECKING:
-    from bertline.tracking.store import Point, Status, Store, StoredRun
+    from bertline.tracking.store import Point, RunStatus, Store, StoredRun
 
 _EVERY_S, _LONGEST_PAUSE_S = 3.0, 30.0
 # Seconds that the end of a stage waits for a server that does not answer; each megabyte of a file adds a second.
@@ -33,9 +46,9 @@ _PATIENCE_S = 10.0
 # A local database is always reachable, but may be locked while another process writes.
 _LOCAL_PATIENCE_S = 60.0
 _UPLOAD_BYTES_PER_S = 1e6
-_STATUS: dict[str, Status] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+_STATUS: dict[str, RunStatus] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 # A pruned trial was stopped on purpose, so it did not fail.
-_STATUS_OF_TRIAL: dict[str, Status] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
+_STATUS_OF_TRIAL: dict[str, RunStatus] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 _OPENED_TAG = "bertline.opened_s"
 """On the run of a pipeline: when its last stage was opened. That stage's status is the pipeline's."""
 _SENT_TAG = "bertline.sent"
@@ -83,7 +96,7 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         sender = _Sender(folder)
         try:
-            if records.read_record(folder).tracking.uri in silent or not sender.send():
+            if read_tracked_runs(folder).tracking.uri in silent or not sender.send():
                 left.append(folder)
         except Exception as error:
             warn(f"{folder} was not sent: {first_line(error)}")
@@ -103,14 +116,14 @@ def register(folder: Path, name: str, model: Path, registration: Registration) -
     Returns:
         The version; None if tracking is disabled, or, with a warning, if the server did not take it.
     """
-    if not (folder / records.RECORD_NAME).exists():
+    if not (folder / RUNS_NAME).exists():
         return None
     try:
         from bertline.tracking.registry import register_folder
 
-        record = records.read_record(folder)
-        store = _store(record.tracking)
-        return register_folder(store, _pipeline_run(store, record).id, name, model, registration)
+        runs = read_tracked_runs(folder)
+        store = _store(runs.tracking)
+        return register_folder(store, _pipeline_run(store, runs).id, name, model, registration)
     except Exception as error:
         warn(f"{name} was not registered: {first_line(error)}")
         return None
@@ -154,7 +167,7 @@ class _Sender:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.problem: str | None = None
-        """Why the server did not take the last records."""
+        """Why the server did not take what was sent last."""
         self.uri = ""
         self.deadline_s = 0.0
         """Until when, on the monotonic clock, to wait for a server that does not answer."""
@@ -195,8 +208,8 @@ class _Sender:
         Raises:
             Exception: The server cannot be reached, or refuses the run itself.
         """
-        record = records.read_record(self.folder)
-        self.uri = record.tracking.uri
+        runs = read_tracked_runs(self.folder)
+        self.uri = runs.tracking.uri
         if self._lock is None:
             lock = (self.folder / ".sending").open("w")
             if lock_file(lock) is False:
@@ -205,29 +218,29 @@ class _Sender:
                 return False
             self._lock = lock
         try:
-            return self._send(record)
+            return self._send(runs)
         except BaseException:
             self._forget()
             raise
 
-    def _send(self, record: records.Record) -> bool:
+    def _send(self, runs: TrackedRuns) -> bool:
         status_file = self.folder / "status.json"
         ended = read_json(status_file) if status_file.exists() else {}
         status = _STATUS.get(ended.get("state", ""), "RUNNING")
-        state = self._digest(record, ended)
+        state = self._digest(runs, ended)
         if state == self._done:
             return True
         self.show_progress()
-        store = self._store = self._store or _store(record.tracking)
+        store = self._store = self._store or _store(runs.tracking)
         if status != "RUNNING":
-            if store.find_runs({records.STAGE_KEY_TAG: record.stage.key, _SENT_TAG: state}):
+            if store.find_runs({STAGE_KEY_TAG: runs.stage.key, _SENT_TAG: state}):
                 self._done = state
                 return True
             self._pipeline = None  # another stage may have written to it
-        pipeline, stage = self._open_runs(store, record)
-        newest = float(pipeline.tags.get(_OPENED_TAG, 0)) <= record.opened_s
+        pipeline, stage = self._open_runs(store, runs)
+        newest = float(pipeline.tags.get(_OPENED_TAG, 0)) <= runs.opened_s
         if newest:
-            pipeline.set_tags({_OPENED_TAG: str(record.opened_s)})
+            pipeline.set_tags({_OPENED_TAG: str(runs.opened_s)})
         if status == "RUNNING":
             stage.set_status(status)
             if newest:
@@ -235,8 +248,8 @@ class _Sender:
         for path in (self.folder / "metrics.jsonl", *sorted(self.folder.glob(PATTERN))):
             self._attempt(path.name, stage.log_points, self._points(path))
         self._attempt("events.jsonl", self._send_trials, store, stage.id)
-        own_text = record.tracking.log_text or is_local(record.tracking.uri)
-        for run, content in ((pipeline, record.pipeline), (stage, record.stage)):
+        own_text = runs.tracking.log_text or is_local(runs.tracking.uri)
+        for run, content in ((pipeline, runs.pipeline), (stage, runs.stage)):
             self._send_settings(run, content, own_text=own_text)
             # A figure with the name of a curve would add a point to the curve.
             figures = {f"final/{key}" if key in self._curves else key: value for key, value in content.metrics.items()}
@@ -253,29 +266,29 @@ class _Sender:
         self._done = state
         return True
 
-    def _open_runs(self, store: Store, record: records.Record) -> tuple[StoredRun, StoredRun]:
+    def _open_runs(self, store: Store, runs: TrackedRuns) -> tuple[StoredRun, StoredRun]:
         """Find or create the runs of the pipeline and of the stage.
 
-        A stage that an earlier pipeline did not finish is continued, below the pipeline of the record.
+        A stage that an earlier pipeline did not finish is continued, below the pipeline of `runs`.
         """
         from bertline.tracking.store import StoredRun
 
         if self._pipeline is None:
-            self._pipeline = _pipeline_run(store, record)
+            self._pipeline = _pipeline_run(store, runs)
         if self._stage is None:
-            identity = {records.STAGE_TAG: record.stage.name, records.STAGE_KEY_TAG: record.stage.key}
-            runs = store.find_runs(identity)
-            own = [run for run in runs if run.data.tags.get(records.PARENT_TAG) == self._pipeline.id]
-            usable = own or [run for run in runs if run.info.status != "FINISHED"]
+            identity = {STAGE_TAG: runs.stage.name, STAGE_KEY_TAG: runs.stage.key}
+            known = store.find_runs(identity)
+            own = [run for run in known if run.data.tags.get(PARENT_TAG) == self._pipeline.id]
+            usable = own or [run for run in known if run.info.status != "FINISHED"]
             if usable:
                 self._stage = StoredRun(store.client, usable[0])
-                self._stage.set_tags({records.PARENT_TAG: self._pipeline.id})
+                self._stage.set_tags({PARENT_TAG: self._pipeline.id})
             else:
-                identity[records.PARENT_TAG] = self._pipeline.id
-                self._stage = store.find_or_create_run(identity, record.stage.name, start_s=record.opened_s)
+                identity[PARENT_TAG] = self._pipeline.id
+                self._stage = store.find_or_create_run(identity, runs.stage.name, start_s=runs.opened_s)
         return self._pipeline, self._stage
 
-    def _send_settings(self, run: StoredRun, content: records.RunRecord, *, own_text: bool) -> None:
+    def _send_settings(self, run: StoredRun, content: TrackedRun, *, own_text: bool) -> None:
         self._attempt("tags", run.set_tags, content.tags)
         self._attempt("parameters", run.log_params, content.params if own_text else without_text(content.params))
         self._attempt("inputs", run.log_inputs, content.inputs)
@@ -283,24 +296,24 @@ class _Sender:
             config = content.config if own_text else without_text(content.config)
             self._attempt("config.yaml", run.attach_config, config, sha256_of_json(config))
 
-    def _send_files(self, run: StoredRun, content: records.RunRecord, *, own_text: bool, finished: bool) -> None:
+    def _send_files(self, run: StoredRun, content: TrackedRun, *, own_text: bool, finished: bool) -> None:
         for one in content.files:
             path = self.folder / one.path
-            if not (path.exists() and (finished or (isinstance(one, records.Attachment) and one.while_working))):
+            if not (path.exists() and (finished or (isinstance(one, Attachment) and one.while_working))):
                 continue
-            if not own_text and (isinstance(one, records.Table) or one.contains_text):
+            if not own_text and (isinstance(one, ShownTable) or one.contains_text):
                 self._notice(f"{path} stays on this machine: it contains your text, and tracking.log_text is false.")
                 continue
             self._attempt(str(path), self._attach, run, one, path)
 
-    def _attach(self, run: StoredRun, one: records.Attachment | records.Table, path: Path) -> None:
+    def _attach(self, run: StoredRun, one: Attachment | ShownTable, path: Path) -> None:
         with suppress(FileNotFoundError):  # it is being replaced, and sent the next time
             sha256 = sha256_of_path(path)
             if one.sha256 not in (None, sha256):
                 self._notice(f"{path} was overwritten by another run and is left out")
                 return
             self.show_progress(size_of_path(path))
-            if isinstance(one, records.Table):
+            if isinstance(one, ShownTable):
                 run.attach_table(path, one, sha256)
             else:
                 run.attach(path, sha256)
@@ -345,8 +358,8 @@ class _Sender:
 
         for event in self._rows(self.folder / "events.jsonl"):
             if self._trials is None:
-                runs = [StoredRun(store.client, run) for run in store.find_runs({records.PARENT_TAG: parent})]
-                self._trials = {run.tags[records.TRIAL_TAG]: run for run in runs if records.TRIAL_TAG in run.tags}
+                runs = [StoredRun(store.client, run) for run in store.find_runs({PARENT_TAG: parent})]
+                self._trials = {run.tags[TRIAL_TAG]: run for run in runs if TRIAL_TAG in run.tags}
             identity = f"{event['arm']}/{event['kind']}/{event['number']}"
             trial = self._trials.get(identity)
             if trial is not None and trial.status != "RUNNING":
@@ -354,10 +367,10 @@ class _Sender:
             # The event tells how long the trial took, not when it ended.
             ended_s = time.time()
             if trial is None:
-                tags = {records.PARENT_TAG: parent, records.TRIAL_TAG: identity, "optuna.state": event["state"]}
+                tags = {PARENT_TAG: parent, TRIAL_TAG: identity, "optuna.state": event["state"]}
                 tags |= {f"bertline.{key}": event[key] for key in ("arm", "kind")}
                 if event.get("reason"):
-                    tags[records.NOTE_TAG] = event["reason"]
+                    tags[NOTE_TAG] = event["reason"]
                 name = f"{event['arm'].replace('_', ' ')} · {event['kind'].replace('_', ' ')} {event['number']}"
                 trial = store.create_run(name, tags, start_s=ended_s - float(event.get("time_s") or 0.0))
                 self._trials[identity] = trial
@@ -369,13 +382,13 @@ class _Sender:
             trial.log_points((key, float(value), ended_s, last) for key, value in (event.get("metrics") or {}).items())
             trial.set_status(_STATUS_OF_TRIAL[event["state"]])
 
-    def _digest(self, record: records.Record, ended: Mapping[str, Any]) -> str:
+    def _digest(self, runs: TrackedRuns, ended: Mapping[str, Any]) -> str:
         """Return a digest of everything that is sent: of files the name, the size and the time of change."""
         paths = [self.folder / "metrics.jsonl", self.folder / "events.jsonl", *sorted(self.folder.glob(PATTERN))]
-        for content in (record.pipeline, record.stage):
+        for content in (runs.pipeline, runs.stage):
             paths += [self.folder / one.path for one in content.files]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        states: list[Any] = [dataclasses.asdict(record), ended]
+        states: list[Any] = [dataclasses.asdict(runs), ended]
         for file in files:
             with suppress(FileNotFoundError):
                 status = file.stat()
@@ -394,6 +407,6 @@ def _store(tracking: TrackingConfig) -> Store:
     return Store(tracking.uri, tracking.experiment_name)
 
 
-def _pipeline_run(store: Store, record: records.Record) -> StoredRun:
-    key, name = record.pipeline.key, record.pipeline.name
-    return store.find_or_create_run({records.PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=record.opened_s)
+def _pipeline_run(store: Store, runs: TrackedRuns) -> StoredRun:
+    key, name = runs.pipeline.key, runs.pipeline.name
+    return store.find_or_create_run({PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=runs.opened_s)

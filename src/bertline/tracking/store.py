@@ -33,9 +33,9 @@ from mlflow.exceptions import MlflowException
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import locked
 from bertline.tracking.config import database_file
-from bertline.tracking.record import NOTE_TAG, Table
+from bertline.tracking.tracked_runs import NOTE_TAG, ShownTable
 
-Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 Point = tuple[str, float, float, int]
 """A value of a metric: key, value, Unix time in seconds, step."""
 
@@ -216,7 +216,7 @@ class StoredRun:
         """Attach a configuration as `config.yaml`, unless the run has it."""
         self._attach_as("config.yaml", sha256, lambda: self._client.log_dict(self.id, dict(config), "config.yaml"))
 
-    def attach_table(self, path: Path, table: Table, sha256: str) -> None:
+    def attach_table(self, path: Path, table: ShownTable, sha256: str) -> None:
         """Attach the first rows of a Parquet file as the table `NAME.json`, unless the run has it."""
         file = f"{table.name}.json"
 
@@ -232,7 +232,7 @@ class StoredRun:
 
         self._attach_as(file, sha256, upload)
 
-    def set_status(self, status: Status, *, ended_s: float | None = None) -> None:
+    def set_status(self, status: RunStatus, *, ended_s: float | None = None) -> None:
         """Set the status; any status but RUNNING also ends the run, at `ended_s` (by default now)."""
         if status == self.status:
             return

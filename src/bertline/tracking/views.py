@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.record import PARENT_TAG, PIPELINE_KEY_TAG, STAGE_TAG, TRIAL_TAG
 from bertline.tracking.store import Store
+from bertline.tracking.tracked_runs import PARENT_TAG, PIPELINE_KEY_TAG, STAGE_TAG, TRIAL_TAG
 
 REPORT = "report.html"
 _RUNS = 10

@@ -33,7 +33,7 @@ def test_a_run_gives_its_figures_and_a_folder_that_loads_and_is_not_trained_agai
     assert_same_weights(load_pretraining_model(finished.latest_folder).state_dict(), before)
     names = {path.name for path in finished.result_folder.iterdir()}
     assert {"config.json", "model.safetensors", "vocab.txt", "manifest.json"} <= names
-    assert {path.name for path in finished.records if path.exists()} <= names
+    assert {path.name for path in finished.logs if path.exists()} <= names
 
 
 def test_metrics_and_mask_predictions_come_at_their_steps(finished):

@@ -15,9 +15,9 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.verdicts import Measured
 from bertline.tracking import sending
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.record import leave_record
 from bertline.tracking.registration import Registration, Standing, challenged
 from bertline.tracking.registry import promote
+from bertline.tracking.tracked_runs import write_tracked_runs
 from serving_inputs import serving
 from tracking_inputs import record
 
@@ -41,7 +41,7 @@ def register(config: TrackingConfig, folder: Path, standing: Standing, *, conten
     (folder / "config.json").write_text(content)
     (folder / "README.md").write_text(card)
     run = folder.with_name("run")
-    leave_record(run, record(config))
+    write_tracked_runs(run, record(config))
     registration = Registration(alias="current", tags={"a": "b"}, serving=serving(), standing=standing)
     return sending.register(run, model_name(config), folder, registration)
 

@@ -19,10 +19,10 @@ from bertline.foundation.verdicts import Measured
 from bertline.inference import pyfunc
 from bertline.tracking import registry
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.record import PIPELINE_KEY_TAG, leave_record
 from bertline.tracking.registration import Registration, Standing
 from bertline.tracking.sending import register
 from bertline.tracking.store import Store
+from bertline.tracking.tracked_runs import PIPELINE_KEY_TAG, write_tracked_runs
 from finished_tasks import finish, texts
 from serving_inputs import serving
 from tracking_inputs import record
@@ -42,7 +42,7 @@ def this_store(config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyP
     """The store of the test, and a run folder of the stage that registers."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", config.uri)
     monkeypatch.setenv("MLFLOW_REGISTRY_URI", config.uri)
-    leave_record(folder, record(config, pipeline="one"))
+    write_tracked_runs(folder, record(config, pipeline="one"))
 
 
 @pytest.fixture

@@ -28,9 +28,16 @@ from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking import sending as sending_module
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.record import PARENT_TAG, RECORD_NAME, Attachment, Table, leave_record, read_record
 from bertline.tracking.registration import Registration
 from bertline.tracking.sending import register, send_all, sending
+from bertline.tracking.tracked_runs import (
+    PARENT_TAG,
+    RUNS_NAME,
+    Attachment,
+    ShownTable,
+    read_tracked_runs,
+    write_tracked_runs,
+)
 from servers import wait_until
 from serving_inputs import serving
 from tracking_inputs import event, files_of, finish, opened, record, runs_of, send, set_state, steps_of
@@ -198,7 +205,7 @@ def test_a_table_has_the_first_rows_and_is_not_doubled(
 ) -> None:
     path = folder / "predictions.parquet"
     pq.write_table(pa.table({"text": ["a", "b", "c"], "correct": [True, False, False]}), path)
-    content = record(config, tables=[Table(path=path.name, name="errors", wrong_only=True)])
+    content = record(config, tables=[ShownTable(path=path.name, name="errors", wrong_only=True)])
     content.stage.log_table(path, "predictions", num_rows=2)
     opened(folder, content, "finished")
     log_batch = MlflowClient.log_batch
@@ -369,8 +376,8 @@ def test_a_folder_that_cannot_be_read_holds_up_no_other(
     bad, old, torn, good = (tmp_path / name for name in ("bad", "old", "torn", "good"))
     for folder in (bad, old, torn, good):
         opened(folder, record(config, key=folder.name, name=folder.name), "finished")
-    (bad / RECORD_NAME).write_text("{")
-    (old / RECORD_NAME).write_text('{"name": "pretrain"}')
+    (bad / RUNS_NAME).write_text("{")
+    (old / RUNS_NAME).write_text('{"name": "pretrain"}')
     (torn / "metrics.jsonl").write_text("{}\n")
     assert send_all([bad, old, torn, good]) == [bad, old, torn]
     assert capsys.readouterr().err.count("was not sent") == 3
@@ -391,7 +398,7 @@ def test_a_server_that_is_away_is_one_warning_and_gets_everything_later(
     assert str(folder) in output.err and "bertline send" in output.err
     assert "pa55" not in output.err + output.out
     content.tracking = config  # it is back: here, another store stands for it
-    leave_record(folder, content)
+    write_tracked_runs(folder, content)
     assert send(folder)
     assert steps_of(config, runs_of(config)["pretrain"], "train/loss") == [0, 1, 2]
 
@@ -418,7 +425,7 @@ def test_records_are_sent_while_the_block_runs_and_after_it(
         lost.clear()
         wait_until(lambda: "takes records again" in capsys.readouterr().out)
         logged(folder, range(2, 3))
-        leave_record(folder, content)
+        write_tracked_runs(folder, content)
         set_state(folder, "failed")
         raise ZeroDivisionError
     run = runs_of(config)["pretrain"]
@@ -445,13 +452,13 @@ def test_a_server_that_never_answers_does_not_keep_a_stage(
 
 
 def test_a_record_is_read_as_it_was_left(config: TrackingConfig, folder: Path) -> None:
-    files = {"attachments": [Attachment(path="a", contains_text=True)], "tables": [Table(path="b", name="b")]}
+    files = {"attachments": [Attachment(path="a", contains_text=True)], "tables": [ShownTable(path="b", name="b")]}
     content = record(config, inputs={"tasks": ("data/tasks", "87bf")}, **files)
-    leave_record(folder, content)
-    assert read_record(folder) == content
-    (folder / RECORD_NAME).write_text("{}")
+    write_tracked_runs(folder, content)
+    assert read_tracked_runs(folder) == content
+    (folder / RUNS_NAME).write_text("{}")
     with pytest.raises(ArtifactError, match="another version"):
-        read_record(folder)
+        read_tracked_runs(folder)
 
 
 def test_disabled_tracking_leaves_no_record_and_imports_no_mlflow(
@@ -459,7 +466,7 @@ def test_disabled_tracking_leaves_no_record_and_imports_no_mlflow(
 ) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)  # importing it would fail
     monkeypatch.delitem(sys.modules, "bertline.tracking.store", raising=False)
-    leave_record(folder, record(dataclasses.replace(config, enabled=False)))
+    write_tracked_runs(folder, record(dataclasses.replace(config, enabled=False)))
     assert list(folder.iterdir()) == []
     registration = Registration(alias="champion", tags={}, serving=serving())
     assert register(folder, "name", folder, registration) is None

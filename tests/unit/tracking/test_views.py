@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.record import PARENT_TAG, TRIAL_TAG
 from bertline.tracking.store import Point, Status, Store
+from bertline.tracking.tracked_runs import PARENT_TAG, TRIAL_TAG
 from bertline.tracking.views import prepared_views
 
 SERVER = "http://127.0.0.1:5000"

@@ -22,7 +22,7 @@ from bertline.pretraining.objectives.base import Objective
 from bertline.run.provenance import artifact_digest, git_commit, running_under_dvc
 from bertline.stages.base import Stage, charted
 from bertline.stages.evaluate import pipeline_name
-from bertline.tracking.record import NAME_TAG, NOTE_TAG, Record, RunRecord
+from bertline.tracking.tracked_runs import NAME_TAG, NOTE_TAG, TrackedRun, TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.run.stage import StageRun
@@ -34,7 +34,7 @@ _HEADLINE_PARAMS = (
 )  # fmt: skip
 
 
-def opening_record(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> Record:
+def opened_runs(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> TrackedRuns:
     """Return what the runs of a stage and of its pipeline show from the start.
 
     Args:
@@ -46,10 +46,10 @@ def opening_record(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> 
     if experiment := os.environ.get("DVC_EXP_NAME"):
         tags["dvc.experiment"] = experiment
     digests = {f"bertline.input_sha256.{key}": sha for key, sha in run.made_of["inputs"].items()}
-    return Record(
+    return TrackedRuns(
         tracking=dataclasses.replace(run.config.tracking, enabled=enabled),
         opened_s=time.time(),
-        stage=RunRecord(
+        stage=TrackedRun(
             key=run.fingerprint,
             name=run.name,
             params=run.made_of["sections"],
@@ -58,7 +58,7 @@ def opening_record(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> 
             attachments=list(run.stage.attachments),
             tables=list(run.stage.tables),
         ),
-        pipeline=RunRecord(
+        pipeline=TrackedRun(
             key=sha256_of_json({"config": tracked, "commit": commit})[:12],
             name=pipeline_name(run.config),
             params={key: value for key in _HEADLINE_PARAMS if (value := value_at(tracked, key)) is not None},
@@ -69,14 +69,14 @@ def opening_record(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> 
 
 
 def add_result(
-    record: RunRecord, config: PipelineConfig, stage: Stage, name: str, metrics: Mapping[str, float], output: Path
+    run: TrackedRun, config: PipelineConfig, stage: Stage, name: str, metrics: Mapping[str, float], output: Path
 ) -> None:
-    """Add to a stage's record what is known when it has finished: figures, the manifest, name and note."""
-    record.log_metrics(charted(metrics))
+    """Add to a stage's run what is known when it has finished: figures, the manifest, name and note."""
+    run.log_metrics(charted(metrics))
     # Names of labels are the user's own words.
-    record.log_artifact(output / MANIFEST_NAME, contains_text=stage.per_task)
-    record.tags.update(stage_page(config, stage, name, metrics, output))
-    record.tags["bertline.output_sha256"] = sha256_of_path(output)
+    run.log_artifact(output / MANIFEST_NAME, contains_text=stage.per_task)
+    run.tags.update(stage_page(config, stage, name, metrics, output))
+    run.tags["bertline.output_sha256"] = sha256_of_path(output)
 
 
 def source_tags(recipe: str) -> dict[str, str]:

@@ -15,11 +15,11 @@ from bertline.config import PipelineConfig, pipeline_config
 from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Mlm, Objective
-from bertline.run.records import NAMES, add_result, headline, opening_record, stage_page, write_headline
+from bertline.run.presentation import NAMES, add_result, headline, opened_runs, stage_page, write_headline
 from bertline.run.stage import StageRun
 from bertline.stages.evaluate import pipeline_page
 from bertline.stages.registry import stage_named
-from bertline.tracking.record import NAME_TAG, NOTE_TAG
+from bertline.tracking.tracked_runs import NAME_TAG, NOTE_TAG
 
 SENTENCE = "On reviews the encoder wins."
 
@@ -52,7 +52,7 @@ def test_runs_of_a_pipeline_have_one_key_and_a_stage_its_own(config: PipelineCon
         StageRun(config=config, stage=stage_named(name), made_of={**made_of, "code": name}, **given)
         for name in ("corpus", "pretrain")
     ]
-    corpus, pretrain = (opening_record(run, mapping, enabled=True) for run in runs)
+    corpus, pretrain = (opened_runs(run, mapping, enabled=True) for run in runs)
     assert corpus.pipeline.key == pretrain.pipeline.key and corpus.stage.key != pretrain.stage.key
     assert pretrain.pipeline.name == "docs_tiny" and pretrain.pipeline.config == mapping
     assert pretrain.stage.params == {"model": {"hidden_size": 8}}

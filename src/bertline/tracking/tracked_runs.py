@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.errors import ArtifactError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.validation import validate
 from bertline.tracking.config import TrackingConfig
 
-RECORD_NAME = "record.json"
+RUNS_NAME = "record.json"
 NAME_TAG = "mlflow.runName"
 NOTE_TAG = "mlflow.note.content"
 """Tag with the text, in Markdown, that MLflow shows on the page of a run, an experiment or a model."""
@@ -40,7 +41,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class ShownTable:
     """A Parquet file with the user's text, whose first rows a run shows as a table, once the stage has finished."""
 
     path: str
@@ -55,7 +56,7 @@ class Table:
 
 
 @dataclass(kw_only=True, slots=True)
-class RunRecord:
+class TrackedRun:
     """What one run of MLflow shows."""
 
     key: str
@@ -70,10 +71,10 @@ class RunRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """Headline figures; those with the name of a curve are shown as `final/NAME`."""
     attachments: list[Attachment] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ShownTable] = field(default_factory=list)
 
     @property
-    def files(self) -> list[Attachment | Table]:
+    def files(self) -> list[Attachment | ShownTable]:
         """Attachments and tables."""
         return [*self.attachments, *self.tables]
 
@@ -90,46 +91,34 @@ class RunRecord:
     def log_table(self, path: Path, name: str, *, num_rows: int) -> None:
         """Attach the first rows of a Parquet file as a table."""
         place, sha256 = str(path.resolve()), sha256_of_path(path)
-        self.tables.append(Table(path=place, name=name, num_rows=num_rows, sha256=sha256))
+        self.tables.append(ShownTable(path=place, name=name, num_rows=num_rows, sha256=sha256))
 
 
 @dataclass(kw_only=True, slots=True)
-class Record:
+class TrackedRuns:
     """The runs of a stage and of its pipeline, and the server that they belong to."""
 
     tracking: TrackingConfig
     opened_s: float
     """When the stage was opened, in seconds since the epoch."""
-    stage: RunRecord
-    pipeline: RunRecord
+    stage: TrackedRun
+    pipeline: TrackedRun
 
 
-def leave_record(folder: Path, record: Record) -> None:
+def write_tracked_runs(folder: Path, record: TrackedRuns) -> None:
     """Write or replace the record of a run folder; not if tracking is disabled."""
     if record.tracking.enabled:
-        write_json(folder / RECORD_NAME, dataclasses.asdict(record))
+        write_json(folder / RUNS_NAME, dataclasses.asdict(record))
 
 
-def read_record(folder: Path) -> Record:
-    """Read the record of a run folder.
+def read_tracked_runs(folder: Path) -> TrackedRuns:
+    """Read what `write_tracked_runs` left in a run folder.
 
     Raises:
-        ArtifactError: There is none, or another version of bertline wrote it.
+        ArtifactError: There is nothing, or another version of bertline wrote it.
     """
-    content = read_json(folder / RECORD_NAME)
+    path = folder / RUNS_NAME
     try:
-        return Record(
-            tracking=TrackingConfig(**content["tracking"]),
-            opened_s=content["opened_s"],
-            stage=_run_record(content["stage"]),
-            pipeline=_run_record(content["pipeline"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"{folder / RECORD_NAME} was written by another version of bertline ({error})") from error
-
-
-def _run_record(content: dict[str, Any]) -> RunRecord:
-    attachments = [Attachment(**one) for one in content["attachments"]]
-    tables = [Table(**one) for one in content["tables"]]
-    inputs = {name: (path, digest) for name, (path, digest) in content["inputs"].items()}
-    return RunRecord(**{**content, "inputs": inputs, "attachments": attachments, "tables": tables})
+        return validate(TrackedRuns, read_json(path))
+    except ConfigError as error:
+        raise ArtifactError(f"{path} was written by another version of bertline ({error})") from error
