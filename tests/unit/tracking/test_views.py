@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.store import Point, Status, Store
+from bertline.tracking.store import Point, RunStatus, Store
 from bertline.tracking.tracked_runs import PARENT_TAG, TRIAL_TAG
 from bertline.tracking.views import prepared_views
 
@@ -105,7 +105,7 @@ def test_the_newest_report_is_shown_and_no_pipeline_without_one(config: Tracking
 def test_only_a_newest_sweep_with_failed_trials_has_a_page_for_them(config: TrackingConfig) -> None:
     store = Store(config.uri, config.experiment_name)
     sweeps = {}
-    statuses: list[tuple[str, Status]] = [("a", "FAILED"), ("a", "FINISHED"), ("b", "KILLED"), ("b", "FAILED")]
+    statuses: list[tuple[str, RunStatus]] = [("a", "FAILED"), ("a", "FINISHED"), ("b", "KILLED"), ("b", "FAILED")]
     for number, (task, status) in enumerate(statuses):
         sweeps[number] = make(store, "s", {"bertline.stage": f"sweep@{task}"}, start_s=number + 1)
         trial = store.create_run("t", {PARENT_TAG: sweeps[number], TRIAL_TAG: "encoder/trial/0"}, start_s=1.0)
