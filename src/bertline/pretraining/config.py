@@ -2,120 +2,106 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from bertline.foundation.validation import require_at_least
+from bertline.foundation.checked import Checked, NonNegativeFloat, NonNegativeInt, PositiveInt, above, at_least
 from bertline.pretraining.objectives.base import LearningMargins
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseConfig:
+class PhaseConfig(Checked):
     """Training phase with its own sequence length and batch size."""
 
-    steps: int
+    steps: PositiveInt
     """Number of optimizer steps."""
     max_length: int
     """Sequence length in tokens; one of `examples.lengths`."""
-    global_batch_size: int
+    global_batch_size: PositiveInt
     """Sequences per optimizer step, over all devices."""
-
-    def __post_init__(self) -> None:
-        require_at_least(self, steps=1, global_batch_size=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MaskPredictionsConfig:
+class MaskPredictionsConfig(Checked):
     """Top predictions for fixed blanks, recorded during training."""
 
-    every_steps: int
+    every_steps: PositiveInt
     """Steps between two predictions."""
     sentences: tuple[str, ...]
     """Sentences, each with at least one `[MASK]`, which stands for the tokenizer's own mask; the first of each is
     predicted."""
-    num_guesses: int
+    num_guesses: PositiveInt
     """Number of tokens to record for each sentence."""
 
-    def __post_init__(self) -> None:
-        require_at_least(self, every_steps=1, num_guesses=1)
+    def check(self) -> None:
         for sentence in self.sentences:
             if "[MASK]" not in sentence:
                 raise ValueError(f"each sentence of the mask predictions needs a [MASK], found {sentence!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HealthConfig(LearningMargins):
+class HealthConfig(LearningMargins, Checked):
     """When training raises an alarm and when it rolls back to a checkpoint.
 
     Metrics of the objective and the data-wait fraction are means over the last `patience_steps` steps.
     """
 
-    patience_steps: int
+    patience_steps: PositiveInt
     """Number of steps for which a loss at chance level or waiting for data is tolerated; for the losses, counted after
     the warm-up."""
-    spike_factor: float
+    spike_factor: Annotated[float, above(1)]
     """Multiple of the median loss of the previous rows above which the loss of a row is a spike."""
     rewind_on_spike: bool
     """Whether a spike triggers a rollback, as too many skipped steps do (PaLM, arXiv 2204.02311, section 5.1)."""
-    min_grad_norm: float
+    min_grad_norm: NonNegativeFloat
     """Mean gradient norm of a row below which gradients count as vanished."""
     max_grad_norm: float
     """Mean gradient norm of a row, before clipping, above which gradients count as exploded."""
     max_data_wait_fraction: float
     """Largest acceptable fraction of training time spent waiting for data."""
-    max_skipped_steps: int
+    max_skipped_steps: NonNegativeInt
     """Largest acceptable number of steps per row that are skipped because their gradients are infinite or NaN. With
     more, training rolls back to the last good checkpoint and skips the examples of that row."""
-    max_rewinds: int
+    max_rewinds: NonNegativeInt
     """Number of rollbacks after which the next failure ends the run."""
 
-    def __post_init__(self) -> None:
-        require_at_least(self, patience_steps=1)
-        if not self.spike_factor > 1:
-            raise ValueError(f"spike_factor must be above 1, found {self.spike_factor}")
-        if not 0 <= self.min_grad_norm < self.max_grad_norm:
+    def check(self) -> None:
+        if not self.min_grad_norm < self.max_grad_norm:
             raise ValueError(
                 f"min_grad_norm must be below max_grad_norm, found {self.min_grad_norm} and {self.max_grad_norm}"
             )
-        require_at_least(self, max_skipped_steps=0, max_rewinds=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LinearProbeConfig:
+class LinearProbeConfig(Checked):
     """Accuracy of a linear classifier on the frozen encoder's vectors, measured during training."""
 
-    every_steps: int
+    every_steps: PositiveInt
     """Steps between two measurements."""
-    max_sentences: int
+    max_sentences: PositiveInt
     """Largest number of held-out sentences to encode; the classifier is fitted on two thirds and scored on the rest."""
-
-    def __post_init__(self) -> None:
-        require_at_least(self, every_steps=1, max_sentences=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HeadProbeConfig:
+class HeadProbeConfig(Checked):
     """How often the best attention head finds the syntactic head of a word, measured during training."""
 
     treebank: str
     """CoNLL-U file with heads and relations."""
-    every_steps: int
+    every_steps: PositiveInt
     """Steps between two measurements."""
-    max_sentences: int
+    max_sentences: Annotated[int, at_least(2)]
     """Largest number of sentences, evenly spread; heads are chosen on the first half and scored on the second."""
-
-    def __post_init__(self) -> None:
-        require_at_least(self, max_sentences=2, every_steps=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PretrainConfig:
+class PretrainConfig(Checked):
     """Pretraining; optimizer, schedule, model and objective have their own sections."""
 
     seed: int
     """Seed of initial weights, order, masks and dropout."""
     phases: tuple[PhaseConfig, ...]
     """Training phases in order. Empty: nothing is pretrained, and the checkpoint of `start_from` is the encoder."""
-    max_steps: int | None
+    max_steps: PositiveInt | None
     """Number of steps after which training and its schedule end, whatever the phases say. None runs all phases."""
     precision: Literal["auto", "fp32", "bf16"]
     """auto: bf16 if the hardware computes it natively, else fp32."""
@@ -127,13 +113,13 @@ class PretrainConfig:
     initial_embeddings: Literal["cooccurrence"] | None
     """Word embeddings that random weights start with. cooccurrence: from the counts of neighbouring tokens in the
     examples (`pretraining.start`). None: random ones. With `start_from` they are the checkpoint's."""
-    validate_every_steps: int
+    validate_every_steps: PositiveInt
     """Steps between two validations."""
-    validation_sequences: int
+    validation_sequences: PositiveInt
     """Largest number of held-out sequences to validate on; their masks are fixed."""
-    checkpoint_every_steps: int
+    checkpoint_every_steps: PositiveInt
     """Steps between two checkpoints."""
-    keep_checkpoints: int
+    keep_checkpoints: PositiveInt
     """Number of newest checkpoints to keep, in addition to the one with the lowest held-out loss."""
     mask_predictions: MaskPredictionsConfig
     linear_probe: LinearProbeConfig | None
@@ -142,14 +128,12 @@ class PretrainConfig:
     """None: no probe of attention heads."""
     health: HealthConfig
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if not self.phases and self.start_from is None:
             raise ValueError(
                 "phases is empty; give at least one {steps, max_length, global_batch_size}, or a checkpoint to take as "
                 "it is (experiment=finetune pretrain.start_from=FOLDER_OR_NAME)"
             )
-        require_at_least(self, validate_every_steps=1, validation_sequences=1, checkpoint_every_steps=1)
-        require_at_least(self, keep_checkpoints=1, max_steps=1)
 
     @property
     def num_steps(self) -> int:

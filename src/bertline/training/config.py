@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from bertline.foundation.validation import require_at_least
+from bertline.foundation.checked import Checked, Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 
 # Minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, ...: sbatch(1), --time.
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
@@ -21,12 +21,9 @@ _DECAY_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _CommonScheduleConfig(ABC):
-    num_warmup_steps: int
+class _CommonScheduleConfig(Checked, ABC):
+    num_warmup_steps: NonNegativeInt
     """Number of steps of linear warm-up."""
-
-    def __post_init__(self) -> None:
-        require_at_least(self, num_warmup_steps=0)
 
     def learning_rate_factor(self, num_steps: int) -> Callable[[int], float]:
         """Return the factor of the peak learning rate, in `[0, 1]`, as a function of the step, so that a resumed run
@@ -75,7 +72,7 @@ class CosineScheduleConfig(_CommonScheduleConfig):
     """Linear warm-up to the peak, then half a cosine down to `final_fraction` (SGDR, arXiv 1608.03983, section 3)."""
 
     kind: Literal["cosine"]
-    final_fraction: float
+    final_fraction: Fraction
     """Final learning rate as a fraction of the peak."""
 
     def _decayed(self, share: float) -> float:
@@ -97,20 +94,13 @@ class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
     """Linear warm-up, constant until `num_decay_steps` before the end, then decay (arXiv 2405.18392, section 3)."""
 
     kind: Literal["wsd"]
-    num_decay_steps: int | None
+    num_decay_steps: NonNegativeInt | None
     """Number of decay steps at the end of the run; None: a fifth of the run. Never includes a step of the warm-up,
     however short the run."""
-    final_fraction: float
+    final_fraction: Fraction
     """Final learning rate as a fraction of the peak."""
     decay: Literal["linear", "1-sqrt"]
     """Shape of the decay; 1-sqrt falls steeply at first."""
-
-    def __post_init__(self) -> None:
-        # Named, not super(): slots=True creates a new class, and super() would refer to the old one.
-        _CommonScheduleConfig.__post_init__(self)
-        require_at_least(self, num_decay_steps=0)
-        if not 0 <= self.final_fraction <= 1:
-            raise ValueError(f"final_fraction must be in [0, 1], found {self.final_fraction}")
 
     def _decay_steps(self, num_steps: int) -> int:
         return round(_DECAY_SHARE * num_steps) if self.num_decay_steps is None else self.num_decay_steps
@@ -131,7 +121,7 @@ class LocalLauncherConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SlurmLauncherConfig:
+class SlurmLauncherConfig(Checked):
     """A job of Slurm on `runtime.num_nodes` nodes, with one task for each of `runtime.num_devices` devices."""
 
     kind: Literal["slurm"]
@@ -143,7 +133,7 @@ class SlurmLauncherConfig:
     """Time limit of one start of the job, such as `4:00:00`; then the job is requeued. None: the partition's limit."""
     memory: str | None
     """Memory of each node, such as `64G` (`--mem`). None: the cluster's default."""
-    cpus_per_task: int | None
+    cpus_per_task: PositiveInt | None
     """CPU cores for each device. None: the cluster's default."""
     gpus: bool
     """Whether to request `runtime.num_devices` GPUs of each node (`--gpus-per-node`)."""
@@ -157,15 +147,14 @@ class SlurmLauncherConfig:
     """Any further flags of sbatch, such as `--qos=low`."""
     srun_flags: tuple[str, ...]
     """Any further flags of the srun that starts the ranks, such as `--container-image=bertline.sqsh`."""
-    sweep_tasks: int
+    sweep_tasks: PositiveInt
     """Number of tasks of a sweep's job array, each on a node of its own; they share one study in PostgreSQL."""
-    stop_before_s: int
+    stop_before_s: PositiveInt
     """Seconds before the time limit at which the job is asked to save, stop and be requeued."""
-    max_requeues: int
+    max_requeues: NonNegativeInt
     """Number of consecutive requeues without progress after which the job fails."""
 
-    def __post_init__(self) -> None:
-        require_at_least(self, sweep_tasks=1, stop_before_s=1, cpus_per_task=1, max_requeues=0)
+    def check(self) -> None:
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise ValueError(f"time must be a limit as sbatch takes it, such as '4:00:00', found {self.time!r}")
         most = _LONGEST_NOTICE_S if self.time is None else min(_LONGEST_NOTICE_S, seconds_of(self.time) // 2)
@@ -204,7 +193,7 @@ LauncherConfig = LocalLauncherConfig | SlurmLauncherConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RuntimeConfig:
+class RuntimeConfig(Checked):
     """How and where work is done. Affects speed or place, and results by rounding; no stage depends on it.
 
     Where dropout masks are drawn (on GPUs, and in fused attention), devices and row layout decide them too: see
@@ -213,19 +202,19 @@ class RuntimeConfig:
 
     device: Literal["auto", "cpu", "cuda", "mps"]
     """Device to compute on; auto: a CUDA GPU if there is one, else the CPU."""
-    num_devices: int
+    num_devices: PositiveInt
     """Number of devices of each machine. With more than one, `torchrun` starts a process for each; in a job of Slurm,
     `srun` does."""
-    num_nodes: int
+    num_nodes: PositiveInt
     """Number of machines. The same command runs on each; a job of Slurm starts it there."""
-    num_workers: int
+    num_workers: NonNegativeInt
     """Number of processes that prepare text, examples and batches; 0: the main process does it."""
     engine: Literal["local", "ray"]
     """Where tokenizer and examples work on their shards: processes here, or a Ray cluster (`foundation.engine`)."""
-    num_threads: int | None
+    num_threads: PositiveInt | None
     """Number of CPU threads of PyTorch in each process. None: one per core; in a sweep, one per worker, so that results
     do not depend on the number of workers."""
-    micro_batch_size: int | None
+    micro_batch_size: PositiveInt | None
     """Number of sequences per micro-batch on one device; None: the device's whole share of the global batch.
     On a GPU, pretraining finds before its first step whether that fits, and else takes the largest of a half, a
     quarter, ... of it that does."""
@@ -241,30 +230,25 @@ class RuntimeConfig:
     which fails if varlen is not available. Fine-tuning does not pack rows: varlen means auto there, with a warning."""
     launcher: LauncherConfig
     """How the long work of `pretrain` and `sweep` is started."""
-    sweep_workers: int | None
+    sweep_workers: PositiveInt | None
     """Number of processes of a sweep, each with one trial at a time; more processes use more cores. None: one for each
     GPU that this process sees, or two on a CPU."""
     runs_folder: str
     """Folder of work in progress: frozen configurations, logs, checkpoints, metrics."""
     progress_every_s: float
     """Seconds between progress lines when there is no terminal."""
-    checkpoint_every_s: float | None
+    checkpoint_every_s: PositiveFloat | None
     """Largest number of seconds of pretraining between two checkpoints, whatever `pretrain.checkpoint_every_steps` is:
     what a failure can lose. None: the cadence in steps alone counts."""
-    peer_timeout_s: float
+    peer_timeout_s: PositiveFloat
     """Seconds after which a rank that is lost or hangs ends the training of all. It must be more than one rank may need
     alone while the others wait: to compile, validate or write a checkpoint to a slow disk."""
     profile: bool
     """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
 
-    def __post_init__(self) -> None:
-        require_at_least(self, num_devices=1, num_nodes=1, sweep_workers=1, num_threads=1, micro_batch_size=1)
-        require_at_least(self, num_workers=0)
+    def check(self) -> None:
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
             raise ValueError(
                 f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "
                 f"{self.micro_batch_tokens}"
             )
-        for name in ("checkpoint_every_s", "peer_timeout_s"):
-            if (seconds := getattr(self, name)) is not None and seconds <= 0:
-                raise ValueError(f"{name} must be positive, found {seconds}")

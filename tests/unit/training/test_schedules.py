@@ -77,7 +77,7 @@ def test_a_run_cut_short_warms_up_first_and_descends_over_what_is_left():
     [
         ({"num_decay_steps": -1}, "num_decay_steps must be at least 0, found -1"),
         ({"num_warmup_steps": -1}, "num_warmup_steps must be at least 0, found -1"),
-        ({"final_fraction": 1.5}, r"final_fraction must be in \[0, 1\], found 1.5"),
+        ({"final_fraction": 1.5}, r"final_fraction must be at least 0 and at most 1, found 1.5"),
     ],
 )
 def test_a_broken_field_is_named(changes, message):

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from bertline.foundation.checked import Checked
 from bertline.modeling.families import FAMILIES
 
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
@@ -105,7 +106,7 @@ class LearningMargins:
     """Margin above chance of the accuracy of pairs; proportionally less if chance is above 0.5."""
 
 
-class Objective:
+class Objective(Checked):
     """A section of the configuration that knows everything which depends on what is learned.
 
     Here it is the masked language model alone, on full sentences; an objective says in what it differs. Its file is

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from bertline.foundation.validation import require_at_least
+from bertline.foundation.checked import NonNegativeFloat, PositiveFloat, PositiveInt, at_least
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
@@ -73,27 +73,23 @@ class Contrastive(Objective):
     )
 
     kind: Literal["contrastive"]
-    group_size: int
+    group_size: Annotated[int, at_least(2)]
     """Number of pairs that are compared with each other: each segment has `group_size - 1` negatives."""
-    neighbours: int
+    neighbours: PositiveInt
     """Number of pairs of a group that follow one another in the corpus, mostly in one document: hard negatives of each
     other. 1: all are drawn at random. Groups of validation are random always."""
-    temperature: float
+    temperature: PositiveFloat
     """Divisor of the cosine similarities before the softmax; SimCSE has 0.05."""
     pooling: Literal["mean", "cls"]
     """Pooling of hidden states to one vector: the mean over all real positions, or the first position."""
-    mlm_weight: float
+    mlm_weight: NonNegativeFloat
     """Weight of the MLM loss relative to the contrastive one; 0 trains on the contrastive loss alone."""
 
-    def __post_init__(self) -> None:
-        require_at_least(self, group_size=2)
-        if self.neighbours < 1 or self.group_size % self.neighbours:
+    def check(self) -> None:
+        if self.group_size % self.neighbours:
             raise ValueError(
                 f"group_size must be a multiple of neighbours, found {self.group_size} and {self.neighbours}"
             )
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be positive, found {self.temperature}")
-        require_at_least(self, mlm_weight=0)
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from bertline.foundation.checked import NonNegativeFloat, PositiveFloat
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
 
@@ -44,23 +45,21 @@ class Distilled(Objective):
     kind: Literal["distilled"]
     teacher: str
     """Encoder with a masked language model head and the same vocabulary: a folder or a hub name (`NAME@REVISION`)."""
-    temperature: float
+    temperature: PositiveFloat
     """Divisor of the logits of both before the softmax."""
-    soft_weight: float
+    soft_weight: NonNegativeFloat
     """Weight of the teacher's distributions."""
-    mlm_weight: float
+    mlm_weight: NonNegativeFloat
     """Weight of the true tokens."""
-    cosine_weight: float
+    cosine_weight: NonNegativeFloat
     """Weight of the cosine distance of hidden states, at all real positions; above 0, both have one hidden size."""
     start_from_teacher: bool
     """Whether the student starts from the teacher's embeddings, heads and evenly spread layers, instead of random
     weights."""
 
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be positive, found {self.temperature}")
-        if min(self.soft_weight, self.mlm_weight, self.cosine_weight) < 0 or not self.soft_weight + self.mlm_weight:
-            raise ValueError("soft_weight, mlm_weight and cosine_weight must not be negative, nor the first two both 0")
+    def check(self) -> None:
+        if not self.soft_weight + self.mlm_weight:
+            raise ValueError("soft_weight and mlm_weight are both 0; one must be above")
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]

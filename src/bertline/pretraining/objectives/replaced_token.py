@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from bertline.foundation.checked import PositiveFloat, PositiveFraction
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LearningMargins, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
@@ -74,17 +75,11 @@ class ReplacedToken(Objective):
     )
 
     kind: Literal["replaced_token"]
-    generator_width: float
+    generator_width: PositiveFraction
     """Hidden size, heads and feed-forward size of the generator, as a fraction of the detector's (section 3.2)."""
-    detection_weight: float
+    detection_weight: PositiveFloat
     """Weight of the detector's loss relative to the generator's (appendix A: 50; up to hidden size 256 the default
     is 1, with which small detectors learn more: docs/howto/flavours.md)."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.generator_width <= 1:
-            raise ValueError(f"generator_width must be above 0 and at most 1, found {self.generator_width}")
-        if not self.detection_weight > 0:
-            raise ValueError(f"detection_weight must be positive, found {self.detection_weight}")
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]

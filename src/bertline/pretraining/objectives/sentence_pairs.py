@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bertline.foundation.validation import require_at_least
+from bertline.foundation.checked import NonNegativeFloat
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
@@ -188,11 +188,8 @@ class MlmNspShared(MlmNsp):
     )
 
     kind: Literal["mlm_nsp_shared"]  # type: ignore[assignment]
-    shared_weight: float
+    shared_weight: NonNegativeFloat
     """Weight of the loss of shared tokens relative to the MLM loss. A large one keeps the MLM loss high for longer."""
-
-    def __post_init__(self) -> None:
-        require_at_least(self, shared_weight=0)
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]

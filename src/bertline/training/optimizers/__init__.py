@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from bertline.foundation.checked import FractionBelowOne, PositiveFloat
 from bertline.training.optimizers.base import MATRICES_IN_FUSED, AdamSettings, groups_by_decay, not_empty, weight_kinds
 
 if TYPE_CHECKING:
@@ -40,17 +41,10 @@ class MuonConfig(AdamSettings):
     moments_of_layers: ClassVar[int | None] = 1
 
     kind: Literal["muon"]
-    momentum: float
+    momentum: FractionBelowOne
     """Momentum of the matrices of the layers."""
-    adamw_lr: float
+    adamw_lr: PositiveFloat
     """Peak learning rate of embeddings, heads and vectors."""
-
-    def __post_init__(self) -> None:
-        AdamSettings.__post_init__(self)  # named, not super(): see there
-        if not self.adamw_lr > 0:
-            raise ValueError(f"adamw_lr must be positive, found {self.adamw_lr}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), found {self.momentum}")
 
     def build(self, model: nn.Module, *, precision: Precision = "fp32") -> Muon:
         """See `OptimizerSettings.build`; Muon's own products are in `precision` too. A model needs encoder layers."""

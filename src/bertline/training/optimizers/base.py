@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from bertline.foundation.checked import Checked, FractionBelowOne, PositiveFloat
+
 if TYPE_CHECKING:  # an optimizer is also a section of the configuration, which is read without torch
     import torch
     from torch import nn
@@ -17,7 +19,7 @@ MATRICES_IN_FUSED = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OptimizerSettings(ABC):
+class OptimizerSettings(Checked, ABC):
     """An optimizer: a section of the configuration that builds it.
 
     The package lists it in `OptimizerConfig`. Its file is imported wherever a configuration is read, so torch is
@@ -29,16 +31,12 @@ class OptimizerSettings(ABC):
     moments_of_layers: ClassVar[int | None] = None
     """The same for the matrices of the layers; None if they have as many."""
 
-    lr: float
+    lr: PositiveFloat
     """Peak learning rate."""
     weight_decay: float
     """Weight decay of matrices, including embeddings; biases and LayerNorm do not decay (BERT reference code)."""
     max_grad_norm: float | None
     """Global L2 norm to which gradients are clipped; None: no clipping."""
-
-    def __post_init__(self) -> None:
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, found {self.lr}")
 
     @abstractmethod
     def build(self, model: nn.Module, *, precision: Precision = "fp32") -> torch.optim.Optimizer:
@@ -56,18 +54,12 @@ class AdamSettings(OptimizerSettings):
 
     moments: ClassVar[int] = 2
 
-    beta1: float
+    beta1: FractionBelowOne
     """Decay rate of the first moment."""
-    beta2: float
+    beta2: FractionBelowOne
     """Decay rate of the second moment."""
     eps: float
     """Term added to the denominator for numerical stability."""
-
-    def __post_init__(self) -> None:
-        # Named, not super(): slots=True creates a new class, and super() would refer to the old one.
-        OptimizerSettings.__post_init__(self)
-        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
-            raise ValueError(f"beta1 and beta2 must be in [0, 1), found {self.beta1} and {self.beta2}")
 
 
 class WeightKinds(NamedTuple):
