@@ -6,20 +6,16 @@ A check is a function that returns what it found, or raises `RedError`.
 import fcntl
 import json
 import os
-import platform
 import re
 import shutil
 import socket
-import sqlite3
-import stat
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import chain
@@ -34,29 +30,24 @@ from bertline import planning
 from bertline.config import PipelineConfig
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import lock_file
-from bertline.foundation.parallel import usable_cores
 from bertline.planning import Forecast, gigabytes
 from bertline.run.slurm import job_script
-from bertline.tracking.config import TrackingConfig, database_file, first_line, masked
+from bertline.tracking.config import first_line, masked
 from bertline.training.config import RuntimeConfig, SlurmLauncherConfig
 from bertline.training.devices import Machine, Ranks, resolve_device, resolve_precision, resolve_ranks
 from bertline.training.environment import adopt_srun_ranks
 from bertline.training.process_group import process_group
 
-OLDEST_TORCH, TESTED_TORCH = (2, 11), (2, 13)
-"""Oldest supported PyTorch, and the newest that was tested."""
 _LIMIT_S, _CONNECT_S = 20.0, 5
 # Ranks wait four times as long for one another, at least 120 s, and the message names those that are missing.
 _PEER_TIMEOUT_S, _RANKS_S = 30.0, 150.0
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _MACHINE = "Look at dmesg, the mounts and the load of this machine, and run the doctor again."
-_SERVER = "Start it, or correct its address; a firewall may swallow requests."
 _SLURM = "Start slurmctld and munged, or correct slurm.conf (SLURM_CONF)."
 _NETWORK = (
     "Check that the ranks reach each other on every port (firewall), and name the network interface: "
     "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; NCCL_DEBUG=INFO shows what NCCL tries."
 )
-_TRIAL_TABLE = "CREATE TABLE doctor_was_here (number INTEGER)"
 
 
 class RedError(Exception):
@@ -136,42 +127,22 @@ def as_text(finding: Finding) -> str:
 
 
 def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[tuple[str, Callable[[], str], str]]:
-    """Yield name, check and advice of what one rank checks: folders on each host, servers on the first rank of all."""
-    runtime, runs = config.runtime, Path(config.runtime.runs_folder)
+    """Yield name, check and advice of what one rank checks: the disk on each host, Slurm on the first rank of all."""
+    runtime = config.runtime
     submits = isinstance(runtime.launcher, SlurmLauncherConfig) and "SLURM_JOB_ID" not in os.environ
     plan = cache(lambda: None if submits or not config.pretrains else planned(config, ranks))
     step = f"srun --nodes={runtime.num_nodes} --ntasks-per-node={runtime.num_devices} make doctor, or torchrun"
-    yield "PyTorch", pytorch, _MACHINE
     if submits:
         yield "nodes", lambda: f"not checked: this machine only submits jobs. There: {step}", _MACHINE
     else:
         yield "device", partial(devices, runtime, ranks), _MACHINE
-        yield "compiler", partial(compiler, runtime, ranks), _MACHINE
-        yield "cores", partial(cores, runtime, usable_cores()), _MACHINE
         yield "memory", lambda: memory(plan(), runtime), _MACHINE
         if ranks.world_size < runtime.num_devices * runtime.num_nodes:
             yield "all-reduce", lambda: f"not measured: start all configured ranks with {step}", _MACHINE
     if ranks.local_rank == 0:
-        yield "disk", lambda: disk(runs, plan, config.pretrain.keep_checkpoints), _MACHINE
-        yield "folder", partial(folder, runs), _MACHINE
+        yield "disk", partial(disk, Path(runtime.runs_folder), plan, config.pretrain.keep_checkpoints), _MACHINE
     if ranks.is_first:
-        if Path(".dvc").is_dir():
-            yield "DVC", state_of_dvc, _MACHINE
-        yield "MLflow", partial(mlflow, config.tracking), _SERVER
-        yield "studies", partial(studies, config.tracking), _SERVER
         yield "Slurm", partial(slurm, runtime), _SLURM
-
-
-def pytorch(version: str = str(torch.__version__)) -> str:
-    """Compare the version of PyTorch, such as `2.13.0+cpu`, with the supported ones (pip refuses another Python)."""
-    pair = tuple(map(int, re.findall(r"\d+", version)[:2]))
-    if pair < OLDEST_TORCH:
-        raise RedError(
-            f"{version}, older than {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]}",
-            "Install the locked one: make install; on a GPU image, a newer one there, then make install TORCH=keep.",
-        )
-    newer = f", newer than {TESTED_TORCH[0]}.{TESTED_TORCH[1]}, the newest that was tested" * (pair > TESTED_TORCH)
-    return f"{version}{newer}, with Python {platform.python_version()} in {sys.prefix}"
 
 
 def devices(runtime: RuntimeConfig, ranks: Ranks) -> str:
@@ -211,72 +182,16 @@ def _product_of_ones(on: torch.device) -> float:
     return float((ones @ ones)[512, 512])
 
 
-def compiler(runtime: RuntimeConfig, ranks: Ranks) -> str:
-    """Compile a small program as `torch.compile` would: with the C++ compiler on a CPU, the C compiler on a GPU."""
-    device_type = resolve_device(runtime, ranks).type
-    if runtime.compile == "off" or (runtime.compile == "auto" and device_type == "mps"):
-        return "not used: nothing is compiled (runtime.compile)"
-    # What kernels need: a module that Python loads, and on a CPU the standard library and loops over threads.
-    program, flags = "#include <Python.h>\n", ["-shared", "-fPIC", f"-I{sysconfig.get_path('include')}"]
-    language, variable, name = "c", "CC", os.environ.get("CC", "gcc")
-    if device_type != "cuda":
-        program, flags = f"{program}#include <omp.h>\n#include <cmath>\n", [*flags, "-fopenmp"]
-        language, variable, name = "c++", "CXX", os.environ.get("CXX", "g++")
-    command = shutil.which(name) or (shutil.which("clang++") if device_type == "cpu" else None)
-    problem = f"there is no {language.upper()} compiler ({name})"
-    if command is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            status, lines = _ran([command, "-x", language, "-", *flags, "-o", f"{folder}/program.so"], program)
-        if status == 0:
-            return f"{command} compiles, with Python.h"
-        problem = f"{command} cannot compile: {next((line for line in lines if 'error' in line), lines[0])}"
-    fix = (
-        "Install what is missing (Debian: apt install build-essential python3-dev; on a cluster often: module load "
-        f"gcc), name another compiler in {variable}, or use runtime.compile=off."
-    )
-    if runtime.compile == "on":
-        raise RedError(problem, fix)
-    return f"{problem}: training runs uncompiled, at about a third of the speed. {fix}"
-
-
-def _ran(command: Sequence[str], text: str = "", limit_s: float | None = None) -> tuple[int, list[str]]:
-    """Run a command with a text as its input; return its exit status, and the lines that it printed, at least one."""
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=limit_s, check=False)
-    except subprocess.TimeoutExpired:
-        return 1, [f"no answer within {limit_s} s"]
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return done.returncode, lines or [f"exit status {done.returncode}"]
-
-
-def cores(runtime: RuntimeConfig, usable: Sequence[int]) -> str:
-    """Compare the cores of this process with the ranks that share them; srun gives each task its own."""
-    num_ranks = 1 if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1 else runtime.num_devices
-    quotas = [text.split() for (text,) in _cgroups("cpu.max")]
-    num_cores = min([float(len(usable)), *(int(quota) / int(period) for quota, period in quotas if quota != "max")])
-    limit = f", {num_cores:g} of them by the quota of its cgroup" if num_cores < len(usable) else ""
-    found = f"{len(usable)} core(s){limit} for {num_ranks} rank(s) with {runtime.num_workers} data workers each"
-    if num_cores < num_ranks:
-        fix = "Ask for more (srun --cpus-per-task, docker run --cpus, taskset), or lower runtime.num_devices."
-        raise RedError(f"{found}, which wait for each other", fix)
-    return found
-
-
-def _cgroups(*names: str) -> list[list[str]]:
-    """Return the contents of these files of each cgroup that this process is in, from its own to the root."""
-    own = re.search(r"^0::/(.*)", _OWN_CGROUP.read_text(), flags=re.MULTILINE) if _OWN_CGROUP.exists() else None
-    folder = _CGROUPS / (own[1] if own else "")
-    folders = [each for each in (folder, *folder.parents) if each.is_relative_to(_CGROUPS)]
-    there = [each for each in folders if all((each / name).is_file() for name in names)]
-    return [[(each / name).read_text() for name in names] for each in there]
-
-
 def memory_limit() -> int:
     """Return the bytes of memory that this process can use: what the system has available, or its cgroups leave."""
     limits = [psutil.virtual_memory().available]
-    for limit, used, statistics in _cgroups("memory.max", "memory.current", "memory.stat"):
-        cached = sum(map(int, re.findall(r"^inactive_file (\d+)", statistics, re.M)))  # it is given up
-        limits += [int(limit) - int(used) + cached] if limit.strip() != "max" else []
+    own = re.search(r"^0::/(.*)", _OWN_CGROUP.read_text(), flags=re.MULTILINE) if _OWN_CGROUP.exists() else None
+    folder = _CGROUPS / (own[1] if own else "")
+    for each in (folder, *folder.parents):
+        if (each / "memory.max").is_file() and (limit := (each / "memory.max").read_text().strip()) != "max":
+            # Cached files are given up.
+            cached = sum(map(int, re.findall(r"^inactive_file (\d+)", (each / "memory.stat").read_text(), re.M)))
+            limits.append(int(limit) - int((each / "memory.current").read_text()) + cached)
     return max(0, min(limits))
 
 
@@ -315,14 +230,10 @@ def memory(plan: Forecast | None, runtime: RuntimeConfig) -> str:
     raise RedError(found, f"Set {choice}, which changes no result.")
 
 
-def _existing(path: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    return next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
-
-
-def disk(folder: Path, planned: Callable[[], Forecast | None], num_kept: int) -> str:
-    """Compare the free space of the folder of runs with the checkpoints that a run keeps there."""
-    place, needed = _existing(folder), 1 << 30
+def disk(runs: Path, planned: Callable[[], Forecast | None], num_kept: int) -> str:
+    """Check the folder of runs: free space for the checkpoints that a run keeps, locks, and files that are replaced."""
+    place = next(each for each in (runs.absolute(), *runs.absolute().parents) if each.is_dir())
+    needed = 1 << 30
     with suppress(BertlineError):  # the check of the memory says what is wrong
         if (plan := planned()) is not None:
             # Besides those that are kept: the best, and the next while the oldest is still there.
@@ -331,24 +242,23 @@ def disk(folder: Path, planned: Callable[[], Forecast | None], num_kept: int) ->
     found = f"{gigabytes(free)} free in {place}, at most {gigabytes(needed)} needed"
     if free < needed:
         raise RedError(found, "Free space there, or choose another folder with runtime.runs_folder.")
-    return found
+    try_files(place)
+    return f"{found}; it locks and replaces files"
 
 
-def folder(runs: Path) -> str:
+def try_files(place: Path) -> None:
     """Lock a file twice, as two processes would, and with SQLite's locks; replace it while it is open, which its reader
     must not see."""
-    place = _existing(runs)
     problem = "cannot be written"
-    fix = "Free space or quota, mount it writable, give this user rights, or choose another runtime.runs_folder."
+    fix = (
+        "Mount it writable and with locks (Lustre: -o flock; NFS: version 4, or with lockd), which keep two commands "
+        "from the same run, and atomic rename, which keeps checkpoints whole; or choose another runtime.runs_folder."
+    )
     try:
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=place, ignore_cleanup_errors=True) as trial:
             target, new = Path(trial, "target"), Path(trial, "new")
             target.write_text("old")
             new.write_text("new")
-            fix = (
-                "Mount it with locks (Lustre: -o flock; NFS: version 4, or with lockd), which keep two commands from "
-                "the same run, and atomic rename, which keeps checkpoints whole, or choose another runtime.runs_folder."
-            )
             problem = "refuses a lock"
             with target.open("r+") as reader, target.open("r+") as other:
                 is_locked = lock_file(reader) and not lock_file(other)
@@ -363,23 +273,6 @@ def folder(runs: Path) -> str:
         raise RedError(f"{place} has locks that do nothing: a file that is locked can be locked again", fix)
     if contents != ("old", "new"):
         raise RedError(f"{place}: a file that is replaced is read as {contents}, expected ('old', 'new')", fix)
-    return f"{place} can be written, and locks and replaces files"
-
-
-def state_of_dvc() -> str:
-    """Check that nobody else can write where DVC keeps its state, from which it loads pickles."""
-    from dvc.repo import Repo
-
-    with Repo() as repo:
-        place = Path(repo.site_cache_dir).absolute()
-    for folder in (place, *place.parents):
-        status = folder.stat() if folder.exists() else None
-        if status and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-            raise RedError(
-                f"every user of this machine can write {folder}, and DVC runs code from its state in {place}",
-                f"chmod o-w {folder}; for another place: dvc config --local core.site_cache_dir FOLDER",
-            )
-    return f"its state is in {place}, which other users cannot write"
 
 
 def all_reduce(
@@ -422,74 +315,6 @@ def all_reduce(
     return f"correct over {world_size} ranks with {backend}, {bytes_per_s / 1e9:.2f} GB/s"
 
 
-def mlflow(tracking: TrackingConfig) -> str:
-    """Check that runs can be recorded in MLflow: a trial run is written, and deleted again."""
-    if not tracking.enabled:
-        return "not used: tracking.enabled is false"
-    if (file := database_file(tracking.uri)) is not None:
-        return sqlite_database(file, setting="tracking.uri")
-    from bertline.tracking.store import try_run
-
-    try:
-        try_run(tracking.uri, tracking.experiment_name)
-    except Exception as error:
-        cause: BaseException = error
-        while cause.__context__ is not None:  # libraries wrap what the system said, such as "Connection refused"
-            cause = cause.__context__
-        raise RedError(
-            f"no run with an artifact can be written to {masked(tracking.uri)}: {first_line(cause)}",
-            "Start the server and open its port for this machine, or use tracking.uri=sqlite:///runs/mlflow.db. If it "
-            "answers, look at its log: it must let this user in (MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_USERNAME, "
-            "_PASSWORD), allow this address (mlflow server --allowed-hosts), have a place for artifacts "
-            "(--artifacts-destination), and not have deleted tracking.experiment_name.",
-        ) from error
-    return f"{masked(tracking.uri)} takes runs and artifacts"
-
-
-def studies(tracking: TrackingConfig) -> str:
-    """Check the database of Optuna's studies, as `sqlite_database` does."""
-    import sqlalchemy
-
-    from bertline.sweep.studies import configured_url, reached, shown, without_password
-
-    url = configured_url(tracking.studies_url)
-    if url.get_backend_name() == "sqlite":
-        return sqlite_database(Path(str(url.database)), setting="tracking.studies_url")
-    with reached(tracking.studies_url):
-        engine = sqlalchemy.create_engine(url, connect_args={"connect_timeout": _CONNECT_S})
-    try:
-        with engine.connect() as connection:
-            connection.execute(sqlalchemy.text(_TRIAL_TABLE))
-            connection.rollback()
-    except sqlalchemy.exc.SQLAlchemyError as error:
-        reason = without_password(first_line(getattr(error, "orig", None) or error), url)
-        raise RedError(
-            f"{shown(url)} cannot be written: {reason}",
-            "Start the server, correct tracking.studies_url, create the database (createdb NAME), or give the password "
-            "in ~/.pgpass, PGPASSWORD or BERTLINE_STUDIES_URL. If it is read-only, use the primary server, and let the "
-            "user create tables: GRANT CREATE ON SCHEMA public TO NAME.",
-        ) from None
-    return f"{shown(url)}, writable"
-
-
-def sqlite_database(file: Path, *, setting: str) -> str:
-    """Check that a database file can be written, in a transaction that is rolled back; a missing one stays missing."""
-    fix = f"Correct the rights of file and folder, move a damaged file away, or choose another with {setting}."
-    if not file.exists():
-        if os.access(_existing(file.parent), os.W_OK):
-            return f"{file} is made by the first run"
-        raise RedError(f"{file} cannot be made: {_existing(file.parent)} is not writable", fix)
-    try:
-        with closing(sqlite3.connect(file, timeout=3.0, isolation_level=None)) as connection:
-            for statement in ("BEGIN IMMEDIATE", _TRIAL_TABLE, "ROLLBACK"):
-                connection.execute(statement)
-    except sqlite3.DatabaseError as error:
-        if "locked" in str(error):
-            return f"{file} is being written by another process"
-        raise RedError(f"{file} cannot be used: {error}", fix) from error
-    return f"{file}, SQLite, writable"
-
-
 def slurm(runtime: RuntimeConfig) -> str:
     """Check that Slurm's controller answers, and would take the job of the configuration."""
     calls = {"scontrol ping": "", "squeue --noheader --me": ""}
@@ -504,10 +329,13 @@ def slurm(runtime: RuntimeConfig) -> str:
             "Start from a login node, or module load slurm; in a container, bind its commands and munge's socket.",
         )
     for command, script in calls.items():
-        status, lines = _ran(command.split(), script, _CONNECT_S)
-        if status != 0 or ("is DOWN" in str(lines) and "is UP" not in str(lines)):
+        done = subprocess.run(
+            command.split(), input=script, capture_output=True, text=True, timeout=_CONNECT_S, check=False
+        )
+        said = (done.stdout + done.stderr).strip() or f"exit status {done.returncode}"
+        if done.returncode != 0 or ("is DOWN" in said and "is UP" not in said):
             fix = "Correct runtime.launcher, runtime.num_nodes or runtime.num_devices; see sinfo for partitions."
-            raise RedError(f"{command}: {lines[-1]}", fix if script else _SLURM)
+            raise RedError(f"{command}: {said.splitlines()[-1]}", fix if script else _SLURM)
     return "answers, and would take the job" if len(calls) == 3 else "answers"
 
 

@@ -1,20 +1,16 @@
-"""`bertline doctor` as people start it: alone, under torchrun and srun, and against real servers."""
+"""`bertline doctor` as people start it: alone, and under torchrun and srun."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bertline import doctor
 from ports import free_port
-from servers import MLflowServer, PostgreSQL
-from tracking_inputs import tracking
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ("-m", "bertline", "doctor")
@@ -80,7 +76,7 @@ def test_alone_the_machine_is_examined_and_nothing_is_left(places, tmp_path):
     report = json.loads(done.stdout)
     assert (done.returncode, report["ok"]) == (0, True), done.stdout + done.stderr
     assert [one["check"] for one in report["findings"]] == [
-        "PyTorch", "device", "compiler", "cores", "memory", "disk", "folder", "DVC", "MLflow", "studies", "Slurm",
+        "device", "memory", "disk", "Slurm",
     ]  # fmt: skip
     assert list(tmp_path.rglob("*")) == []
 
@@ -94,12 +90,13 @@ def test_two_ranks_of_torchrun_sum_correctly_and_the_first_prints_all(places):
 
 
 def test_tasks_of_srun_tell_the_first_what_is_red_on_them_and_that_is_the_exit_status(places):
+    crowded = ["experiment=bert_large"]  # too much for the memory of a machine without a GPU
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "PATH": f"{Path(sys.executable).parent}:/bin"}
-    first, second = together(DOCTOR, *places, "runtime.num_nodes=2", "runtime.compile=on", "--json", **step, CXX="no")
+    first, second = together(DOCTOR, *places, "runtime.num_nodes=2", "--json", *crowded, **step)
     assert (first[0], *second[:2]) == (1, 0, ""), second
     reds = [one for one in json.loads(first[1])["findings"] if not one["ok"]]
-    assert [one["check"] for one in reds] == ["compiler", "Slurm", "compiler"]  # a job, without Slurm's commands
-    assert reds[2]["found"].startswith("rank 1 (node2): there is no C++ compiler")
+    assert [one["check"] for one in reds] == ["memory", "Slurm", "memory"]  # a job, without Slurm's commands
+    assert reds[2]["found"].startswith("rank 1 (node2): ")
     assert "correct over 2 ranks" in findings(first[1])["all-reduce"]["found"]
 
 
@@ -128,45 +125,3 @@ def test_make_installs_first_but_not_in_each_task_of_a_step():
     alone, task = planned(), planned(SLURM_STEP_NUM_TASKS="16")
     assert ("pip install" in alone, "pip install" in task) == (True, False)
     assert "bertline doctor --json" in task
-
-
-def red(run, *arguments):
-    with pytest.raises(doctor.RedError) as raised:
-        run(*arguments)
-    return raised.value.args
-
-
-def test_an_mlflow_server_that_takes_runs_and_artifacts_is_green_and_keeps_none_of_them(tmp_path):
-    artifacts = tmp_path / "artifacts"
-    with MLflowServer(f"sqlite:///{tmp_path}/mlflow.db", str(artifacts)) as server:
-        uri = server.uri
-        assert "takes runs and artifacts" in doctor.mlflow(tracking(uri, "doctor"))
-        assert [path for path in artifacts.rglob("*") if path.is_file()] == []
-        from mlflow import MlflowClient
-
-        experiment = MlflowClient(uri).get_experiment_by_name("doctor")
-        assert MlflowClient(uri).search_runs([experiment.experiment_id]) == []
-        # By a name that the server was not told, its host check refuses.
-        elsewhere = tracking(f"http://localhost:{server.port}", "doctor")
-        assert "no run with an artifact can be written" in red(doctor.mlflow, elsewhere)[0]
-        shutil.rmtree(artifacts, ignore_errors=True)
-        artifacts.touch()  # a file, where the server wants to make folders
-        assert "artifact" in red(doctor.mlflow, tracking(uri, "doctor"))[0].partition(uri)[2]
-
-
-def test_studies_in_postgresql_are_green_and_red_for_a_wrong_name_password_or_right(monkeypatch):
-    uri = "sqlite:///none.db"
-    with PostgreSQL() as server:
-        url = server.database("doctor")
-        name, _, host = url.partition("@")
-        without_password = f"{name.rpartition(':')[0]}@{host}"
-        assert "~/.pgpass" in red(doctor.studies, tracking(uri, "doctor", studies_url=without_password))[1]
-        for address, said in [
-            (url, ""),
-            (f"{url}_that_is_not_there", "does not exist"),
-            (f"{url}?options=-c%20default_transaction_read_only%3Don", "read-only"),
-        ]:
-            monkeypatch.setenv("BERTLINE_STUDIES_URL", address)
-            found = red(doctor.studies, tracking(uri, "doctor"))[0] if said else doctor.studies(tracking(uri, "doctor"))
-            assert (said or "writable") in found
-            assert server.password not in found

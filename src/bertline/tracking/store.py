@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,6 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 from mlflow import MlflowClient
-from mlflow.artifacts import get_artifact_repository
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
@@ -263,24 +262,6 @@ def dataset_inputs(inputs: Mapping[str, tuple[str, str]]) -> list[DatasetInput]:
         DatasetInput(Dataset(name, digest[:_MAX_DIGEST_CHARACTERS], "local", json.dumps({"uri": path})), tags)
         for name, (path, digest) in inputs.items()
     ]
-
-
-def try_run(uri: str, experiment_name: str) -> None:
-    """Create a run with a metric and an artifact in the experiment and delete it, to see whether one can be recorded.
-
-    Raises:
-        Exception: The server or the storage of artifacts refused a request, or could not be reached.
-    """
-    store = Store(uri, experiment_name)
-    client, artifact = store.client, "doctor.txt"
-    run = client.create_run(store.experiment_id(), run_name="doctor").info
-    try:
-        client.log_metric(run.run_id, "doctor", 1.0)
-        client.log_text(run.run_id, "written by make doctor", artifact)
-        with suppress(Exception):  # some storages do not delete; a few bytes stay
-            get_artifact_repository(run.artifact_uri, tracking_uri=uri).delete_artifacts(artifact)
-    finally:
-        client.delete_run(run.run_id)
 
 
 def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
