@@ -30,8 +30,8 @@ from finetuning import Clock, TimedClassification, fine_tuning_config, minilm_fo
 from records import Record, add_record_arguments, variant_of
 from torch import Tensor, nn
 
+from bertline.encoding.sequences import assemble
 from bertline.finetuning import module
-from bertline.finetuning.encoding import assemble
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name

@@ -102,7 +102,7 @@ def make_data(folder: Path) -> None:
     from bertline.corpus.build import build_corpus
     from bertline.examples.build import build_examples
     from bertline.foundation.engine import LocalEngine
-    from bertline.tasks.build import build_task
+    from bertline.kinds.build import build_task
     from bertline.tokenization.build import build_tokenizer
 
     config = composed()

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from records import current_commit
 
+from bertline.baselines.base import BaselineInputs
 from bertline.demo.config import PythonDocsConfig
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
@@ -41,9 +42,8 @@ from bertline.foundation.files import sha256_of_file
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.base import TaskKind
+from bertline.kinds.build import build_task
 from bertline.kinds.registry import TaskConfig, task_kind
-from bertline.sweep.baselines.base import BaselineInputs
-from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig

@@ -20,10 +20,10 @@ from safetensors.torch import load_file
 import bertline
 import tiny
 from bertline.encoders.loading import load_encoder, load_model, save_model, save_student
+from bertline.encoding.sequences import encode_texts
+from bertline.encoding.word_windows import encode_words
 from bertline.export.onnx import FP32, open_session, write_onnx
 from bertline.export.views import Architecture, load_view, verify_model, without_padding
-from bertline.finetuning.encoding import encode_texts
-from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.inside.look import facts_of
 from bertline.kinds.base import LossOptions

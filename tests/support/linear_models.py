@@ -9,12 +9,12 @@ import numpy as np
 
 import finetuning_inputs
 import tiny
+from bertline.baselines.base import BaselineInputs
+from bertline.baselines.linear import window_tagger
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
 from bertline.kinds.token_classification import TokenClassification, TokenClassificationTaskConfig
-from bertline.sweep.baselines.base import BaselineInputs
-from bertline.sweep.baselines.linear import window_tagger
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TaggedRows, TextRows
 

@@ -155,7 +155,7 @@ def _quick_to_notice() -> None:
 
 def baselines_of(kind: Any, train: Any, dev: Any, tests: Any, tokenizer: Any = None, encoder: Any = None) -> Any:
     """The baselines of a task, each with predictions for dev and every test split."""
-    from bertline.sweep.baselines.base import BaselineInputs
+    from bertline.baselines.base import BaselineInputs
 
     given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
     return kind.baselines(given)

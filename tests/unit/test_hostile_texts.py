@@ -22,10 +22,10 @@ from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.figures import COLOURS, Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
 from bertline.evaluation.task_section import TaskSection
 from bertline.export.card import _comparisons, _score_rows
-from bertline.export.usage import code_span
 from bertline.foundation.formats import escaped, markdown_table, printable
 from bertline.inside.heads import draw_heads
 from bertline.kinds.classification import Classification
+from bertline.kinds.usage import code_span
 from bertline.run.presentation import stage_page
 from bertline.stages.registry import stage_named
 from bertline.tracking.tracked_runs import NOTE_TAG

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from bertline.encoders.loading import load_encoder
+from bertline.encoding.sequences import encode_texts, scoring_batches
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.figures import Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
 from bertline.evaluation.html import metric_name, words
-from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.foundation.formats import percent
 from bertline.modeling.heads import pooled
 from bertline.tasks.stored_rows import TextRows, read_rows

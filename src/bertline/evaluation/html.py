@@ -1,19 +1,13 @@
-"""Pages from the templates next to this, each one file, for light and dark schemes: the page, numbers and words as it
-shows them, and the HTML of the errors of a task."""
+"""Pages from the templates next to this, each one file, for light and dark schemes, and how they show numbers."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from bertline.foundation.formats import count, duration, percent, printable, signed
+from bertline.foundation.formats import count, duration, number_of, percent, printable, shortened, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN
 from bertline.tasks.metrics import metric_name as metric_name
-
-_FEW = 6
-"""Number of names that `counted` lists."""
-_CHARACTERS = 420
 
 
 def in_unit(value: float, unit: Literal["nats", "fraction"]) -> str:
@@ -34,25 +28,6 @@ def score(value: float, spread: float | None = None) -> str:
     # U+202F: narrow no-break spaces.
     number = f"{value:.3f}".replace("-", "\u2212")
     return number if spread is None else f"{number}\u202f±\u202f{spread:.3f}"
-
-
-def number_of(number: float, thing: str) -> str:
-    """Format a count with its noun.
-
-    >>> number_of(1, "layer"), number_of(12, "layer")
-    ('1 layer', '12 layers')
-    """
-    return f"{count(number)} {thing}{'' if number == 1 else 's'}"
-
-
-def counted(names: Sequence[str], thing: str) -> str:
-    """Format how many names there are, and the first few of them.
-
-    >>> counted(["numpy", "torch"], "label"), counted(list("abcdefgh"), "tag")
-    ('2 labels (numpy, torch)', '8 tags (a, b, c, d, e, f, …)')
-    """
-    few = ", ".join([*names[:_FEW], "…"] if len(names) > _FEW else names)
-    return f"{number_of(len(names), thing)} ({few})" if names else f"{thing}s"
 
 
 def with_diverged(finished: int, diverged: int) -> str:
@@ -82,15 +57,6 @@ def listing(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def shortened(text: str, limit: int = _CHARACTERS) -> str:
-    """Shorten a text to at most `limit` characters, cut at a space.
-
-    >>> shortened("one two three", 9)
-    'one two …'
-    """
-    return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0] + " …"
-
-
 def settings_in_words(params: dict[str, object]) -> str:
     """Return hyperparameters as a phrase."""
     named = [f"{words(name)} {setting(value)}" for name, value in sorted(params.items())]
@@ -105,59 +71,6 @@ def test_score(arm: dict[str, Any]) -> str:
 def test_name(split: str) -> str:
     """Return the name of a test split in a sentence."""
     return "test" if split == "test" else f"test ({words(split.removeprefix('test_'))})"
-
-
-_NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
-
-
-def label_block(error: dict[str, Any]) -> str:
-    """Return the HTML of an error of a classifier."""
-    note = f"is {plain(error['gold'])}, taken for {plain(error['predicted'])} {sureness(error)}"
-    return quote(inputs_of(error), note)
-
-
-def ranking_block(error: dict[str, Any]) -> str:
-    """Return the HTML of an error of a ranking: the query, the document put first, and a right one."""
-    query = str(error.get("query", ""))
-    first = shortened(str(error.get("first_document") or error["predicted"]))
-    right = shortened(str(error.get("right_document") or error["gold"]))
-    blocks = f"<p><b>{escape(shortened(query))}</b></p>"
-    blocks += f'<p><small>put first</small> <span class="wrong">{escape(first)}</span></p>'
-    blocks += f'<p><small>right</small> <span class="right">{escape(right)}</span></p>'
-    return quote(blocks, sureness(error))
-
-
-def inputs_of(error: dict[str, Any]) -> str:
-    """Return the input texts of a row, whatever its columns are called."""
-    texts = [
-        plain(value)
-        for name, value in error.items()
-        if name not in _NOT_INPUTS and not name.startswith("probability_") and isinstance(value, str | list) and value
-    ]
-    return "".join(f"<p>{escape(shortened(text))}</p>" for text in texts)
-
-
-def quote(content: str, said: str) -> str:
-    """Return a block quote with what the model said below it."""
-    footer = f"<footer>{escape(said)}</footer>" if said.strip() else ""
-    return f"<blockquote>{content}{footer}</blockquote>"
-
-
-def sureness(error: dict[str, Any]) -> str:
-    """Return how sure the model was, in brackets; empty if it does not say."""
-    value = error.get("score")
-    if not isinstance(value, int | float):
-        return ""
-    return f"({100 * value:.0f} % sure)" if 0 <= value <= 1 else f"(score {value:.3g})"
-
-
-def plain(value: Any) -> str:
-    """Return a value as text."""
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    if isinstance(value, list):
-        return ", ".join(plain(inner) for inner in value) or "none"
-    return str(value)
 
 
 def words(name: str) -> str:

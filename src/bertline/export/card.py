@@ -5,7 +5,7 @@ Facts come from manifests, scores, configuration and the kinds of tasks; unknown
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bertline.export.config import ExportConfig
-from bertline.export.usage import Usage, interval, shown, usage_on_vectors
 from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json
+from bertline.foundation.files import read_json, read_object
 from bertline.foundation.formats import escaped, markdown_table, printable, signed, with_spread, without_local_paths
 from bertline.foundation.manifests import MANIFEST_NAME, versions_of
 from bertline.foundation.mappings import value_at
 from bertline.foundation.verdicts import outcome
+from bertline.kinds.usage import Usage
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, GENERATOR
 from bertline.modeling.huggingface import read_config
@@ -405,3 +405,41 @@ def _configuration(facts: CardFacts, sections: tuple[str, ...]) -> str:
         if isinstance(value, Mapping):  # the sentences of mask predictions and bounds of alarms do not describe a model
             chosen[name] = {key: item for key, item in value.items() if key not in ("mask_predictions", "health")}
     return json.dumps(without_local_paths(chosen), indent=2, ensure_ascii=False) if chosen else ""
+
+
+def usage_on_vectors(usage: Usage, folder: Path, *, pair: bool) -> Usage:
+    """Return the usage of a linear layer on the vectors of a sentence encoder; transformers loads the encoder alone."""
+    are_two = "separators" in read_object(folder / CLASSIFIER / "config.json")
+    encoded = 'SentenceTransformer("NAME").encode(["One text.", "Another text."])'
+    vectors = ["u, v = " + encoded, "vectors = np.concatenate([abs(u - v), u * v])[None]"]
+    lines = [
+        *(["import numpy as np"] if are_two else []),
+        "from safetensors.numpy import load_file",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        'head = load_file("NAME/classifier/model.safetensors")',
+        *(vectors if are_two else ["vectors = " + encoded]),
+        'outputs = vectors @ head["linear.weight"].T + head["linear.bias"]',
+    ]
+    is_told = are_two or not pair  # contrast reads a pair as one text, which sentence-transformers does not
+    return replace(usage, pipeline=False, snippets=(*(["\n".join(lines)] if is_told else []), *usage.snippets[-1:]))
+
+
+def shown(title: str) -> str:
+    """Escape the title of an arm or a baseline, and shorten it if it is a local path.
+
+    >>> shown("/home/ada/models/minilm")
+    './minilm'
+    """
+    return escaped(without_local_paths(title))
+
+
+def interval(bounds: Sequence[float] | None) -> str:
+    """Format the bounds of an interval; empty without bounds.
+
+    >>> interval([0.8123, 0.9])
+    '0.812 to 0.900'
+    >>> interval([-0.2, 0.1])
+    '−0.200 to 0.100'
+    """
+    return f"{bounds[0]:.3f} to {bounds[1]:.3f}".replace("-", "\u2212") if bounds else ""

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertline.encoding.sequences import INPUT_NAMES
 from bertline.export.onnx import measure_latency, open_session, write_int8, write_onnx
 from bertline.export.views import architecture_in, load_view
-from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json

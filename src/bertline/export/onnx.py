@@ -22,11 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bertline.encoding.sequences import Sequences, encode_texts, scoring_batches
+from bertline.encoding.token_marks import case_of, with_shared_marked
+from bertline.encoding.word_windows import encode_words
 from bertline.export.config import ExportConfig
 from bertline.export.views import CHECKED_TEXTS, Architecture, ModelView, load_view, without_padding
-from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
-from bertline.finetuning.token_marks import case_of, with_shared_marked
-from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.parallel import processor_name

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.encoders.loading import Head, load_encoder, load_model
-from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
+from bertline.encoding.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.modeling.heads import pooled

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from bertline.encoding.sequences import Epochs
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.encoding import Epochs
 from bertline.finetuning.parameter_groups import parameter_groups
 
 # A smaller table costs a few milliseconds a step; the small encoders of the default runs keep their weights bitwise.

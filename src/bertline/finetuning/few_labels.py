@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from bertline.encoders.loading import load_model
-from bertline.finetuning.encoding import Epochs, outputs_of, tensors
+from bertline.encoding.sequences import Epochs, outputs_of, tensors
 from bertline.finetuning.finetune import FineTuningJob, starting_model, train
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import INPUT_NAMES, Batch, HeadSettings, LossOptions

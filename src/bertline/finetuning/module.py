@@ -16,8 +16,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from bertline.encoding.sequences import Epochs
 from bertline.finetuning.embedding_rows import rows_to_train
-from bertline.finetuning.encoding import Epochs
 from bertline.finetuning.finetune import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
 from bertline.foundation.files import sha256_of_path

@@ -4,13 +4,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.finetuning.label_sets import LABEL_SETS, LabelSets
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.formats import without_local_paths
 from bertline.foundation.manifests import require_version
 from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.base import Calibration, TaskKind
+from bertline.kinds.label_sets import LABEL_SETS, LabelSets
 from bertline.kinds.registry import TaskConfig, task_kind
 
 TASK_FILE = "task.json"

@@ -18,6 +18,24 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def number_of(number: float, thing: str) -> str:
+    """Format a count with its noun.
+
+    >>> number_of(1, "layer"), number_of(12, "layer")
+    ('1 layer', '12 layers')
+    """
+    return f"{count(number)} {thing}{'' if number == 1 else 's'}"
+
+
+def shortened(text: str, limit: int = 420) -> str:
+    """Shorten a text to at most `limit` characters, cut at a space.
+
+    >>> shortened("one two three", 9)
+    'one two …'
+    """
+    return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0] + " …"
+
+
 def three_digits(number: float) -> str:
     """Format a number with three digits, in thousands, millions, billions or trillions, for narrow tables.
 

@@ -13,8 +13,9 @@ from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_fil
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_object
 from bertline.foundation.progress import warn
-from bertline.inference.model import LinearTaskPredictor, LoadedLinearModel, LoadedModel, TaskPredictor
+from bertline.inference.model import LoadedLinearModel, LoadedModel
 from bertline.kinds.classification import ClassificationTaskConfig
+from bertline.kinds.predictor import LinearTaskPredictor, TaskPredictor
 from bertline.kinds.question_answering import QuestionAnsweringTaskConfig
 from bertline.kinds.registry import task_kind
 from bertline.kinds.regression import RegressionTaskConfig

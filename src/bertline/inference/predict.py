@@ -23,8 +23,9 @@ from bertline.foundation.files import lock_file, sha256_of_file, sha256_of_path,
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, say
 from bertline.inference import row_files
-from bertline.inference.model import LoadedLinearModel, LoadedModel, RowPredictor, TaskPredictor
+from bertline.inference.model import LoadedLinearModel, LoadedModel
 from bertline.kinds.base import FileColumns, InputColumn
+from bertline.kinds.predictor import RowPredictor, TaskPredictor
 from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
 from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights

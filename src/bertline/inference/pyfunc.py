@@ -17,10 +17,11 @@ import pandas as pd
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
 from bertline.inference.loading import load
-from bertline.inference.model import LoadedLinearModel, LoadedModel, RowPredictor, TaskPredictor
+from bertline.inference.model import LoadedLinearModel, LoadedModel
 from bertline.inference.predict import TextVectors
 from bertline.inference.row_files import cell
 from bertline.kinds.base import FileColumns, InputColumn
+from bertline.kinds.predictor import RowPredictor, TaskPredictor
 from bertline.kinds.retrieval import Retrieval
 from bertline.modeling.families import FAMILIES
 from bertline.tasks.table_source import Record

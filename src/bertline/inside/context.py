@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bertline.corpus.files import paragraphs_of
 from bertline.corpus.sentences.learned import split_sentences
 from bertline.corpus.storage import read_documents
-from bertline.finetuning.encoding import Sequences, assemble, encode_texts, scoring_batches
+from bertline.encoding.sequences import Sequences, assemble, encode_texts, scoring_batches
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator

@@ -1,1 +1,1 @@
-"""The kinds of task, one folder each; `registry` lists them and the parts that each has."""
+"""The kinds of task, one file each, which `registry` lists, and what all of them share."""

@@ -1,8 +1,8 @@
 """What a kind of task is: one class with its rows, its model, its baselines, its answers to users, and its report.
 
-A kind is one file, `kinds/NAME.py`, with its settings and a subclass of `TaskKind`. What is heavy, or belongs to a
-package above (torch, scikit-learn, `evaluation`), is imported inside methods, so that reading a configuration loads
-none of it. `run.fingerprints` tells which members a stage's result depends on.
+A kind is one file, `kinds/NAME.py`, with its settings and a subclass of `TaskKind`. What loads torch or scikit-learn is
+imported inside methods, so that reading a configuration does not. `run.fingerprints` tells which members a stage's
+result depends on.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, length_sorted_batches, outputs_of, tensors
+from bertline.encoding.sequences import INDICES, INPUT_NAMES, Epochs, length_sorted_batches, outputs_of, tensors
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import generator
+from bertline.kinds.html import counted, label_block, ranking_block
 from bertline.kinds.inputs import require_pairing
+from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.metrics import metric_name
 from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
 
 # Types for annotations; kinds import them from here.
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from bertline.baselines.base import Baseline, BaselineInputs
     from bertline.encoders.loading import Head
-    from bertline.export.usage import Usage
-    from bertline.inference.model import TaskPredictor
+    from bertline.kinds.predictor import TaskPredictor
+    from bertline.kinds.usage import Usage
     from bertline.modeling.attention import AttentionKind
-    from bertline.sweep.baselines.base import Baseline, BaselineInputs
     from bertline.tokenization.tokenizer import Tokenizer
     from bertline.training.devices import Machine
 
@@ -200,13 +203,13 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     @property
     def num_marks(self) -> int:
-        """Number of marks that a token's type can carry (`finetuning.token_marks`); 0 if tokens are not marked."""
+        """Number of marks that a token's type can carry (`encoding.token_marks`); 0 if tokens are not marked."""
         return 0
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
         """Load the encoder of any folder and add a new head."""
         from bertline.encoders.loading import load_model
-        from bertline.finetuning.token_marks import add_marked_types
+        from bertline.encoding.token_marks import add_marked_types
 
         model: Any = load_model(folder, self.head, is_new=True, **self._of_head, **asdict(head))
         if self.num_marks:
@@ -438,22 +441,16 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     @classmethod
     def about(cls, labels: Sequence[str]) -> str:
         """Return a sentence on what a task with these labels asks for."""
-        from bertline.evaluation.html import counted
-
         return cls.asks.format(counted(labels, cls.label_noun))
 
     @classmethod
     def row_measure(cls, metric: str) -> str:
         """Return what the column `correct` of the predictions measures, in words; `metric` is the task's."""
-        from bertline.evaluation.html import metric_name
-
         return cls.measures or metric_name(metric)
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
         """Return the HTML of an error: a row of `table` without `correct`; by default that of a label or a ranking."""
-        from bertline.evaluation.html import label_block, ranking_block
-
         return ranking_block(error) if "query" in error else label_block(error)
 
     @abstractmethod

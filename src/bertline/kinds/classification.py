@@ -17,14 +17,23 @@ from numpy.typing import NDArray
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig, DocsSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_library_rows, docs_match_rows
-from bertline.finetuning import encoding
-from bertline.finetuning.token_marks import NUM_MATCHES, with_shared_marked
+from bertline.encoding.sequences import (
+    Epochs,
+    Windows,
+    encode_texts,
+    encode_windows,
+    length_sorted_batches,
+    outputs_of,
+    tensors,
+)
+from bertline.encoding.token_marks import NUM_MATCHES, with_shared_marked
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, list_of, paired_columns
 from bertline.kinds.inputs import require_different, row_ids, texts_and_pairs
+from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import classification as metrics
@@ -43,7 +52,7 @@ from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, Tex
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
 
 ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
 Probabilities = NDArray[np.float32]
@@ -147,7 +156,7 @@ class LabelsPrediction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedTexts(encoding.Windows):
+class EncodedTexts(Windows):
     """Encoded rows with their labels."""
 
     labels: NDArray[np.int64]
@@ -209,28 +218,26 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         config = self.config
         texts = rows.texts, rows.text_pairs
         if config.long_texts == "windows":
-            windows = encoding.encode_windows(
-                *texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap
-            )
+            windows = encode_windows(*texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap)
         else:
-            whole = encoding.encode_texts(*texts, tokenizer, max_length=config.max_length)
-            windows = encoding.Windows(whole, np.arange(len(rows), dtype=np.int64))
+            whole = encode_texts(*texts, tokenizer, max_length=config.max_length)
+            windows = Windows(whole, np.arange(len(rows), dtype=np.int64))
         sequences = windows.sequences
         if config.shared_tokens == "marked":
             sequences = with_shared_marked(sequences, tokenizer)
         return EncodedTexts(sequences, windows.row_starts, rows.labels)
 
-    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> encoding.Epochs:
+    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Epochs:
         """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
         row_of, num_windows = encoded.row_of, encoded.num_windows
         # Not normalized per batch: windows of long texts all have the same length and share batches.
         weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
 
         def make(indices: NDArray[np.integer]) -> Batch:
-            of_rows = encoding.tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
+            of_rows = tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
             return {**encoded.sequences.batch(indices), **of_rows}
 
-        return encoding.length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
+        return length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         return self.loss_of_logits(outputs.float(), batch, options)
@@ -240,7 +247,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """Compute the mean loss from logits [B, labels]."""
 
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
-        of_windows = encoding.outputs_of(model, encoded.sequences, machine, len(self.labels), read=self.probabilities)
+        of_windows = outputs_of(model, encoded.sequences, machine, len(self.labels), read=self.probabilities)
         if len(encoded.row_starts) == len(of_windows):
             return of_windows
         sums = np.add.reduceat(of_windows, encoded.row_starts, axis=0)
@@ -283,8 +290,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the shares of the labels in train, for every row, and linear models on n-grams, on what a pair shares
         and on an encoder's vectors."""
-        from bertline.sweep.baselines.linear import NAIVE_BAYES, REGRESSIONS, SVMS, LinearModel
-        from bertline.sweep.baselines.vectors import MODELS, UNIT_MODELS, TextModels, text_baselines
+        from bertline.baselines.linear import NAIVE_BAYES, REGRESSIONS, SVMS, LinearModel
+        from bertline.baselines.vectors import MODELS, UNIT_MODELS, TextModels, text_baselines
 
         shares = (self.label_counts(inputs.train) / max(len(inputs.train), 1)).astype(np.float32)
         title = "most frequent labels" if self.config.multi_label else "most frequent label"
@@ -331,8 +338,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         return rows
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage, code_span
-
         labels, threshold = self.labels, calibration.get(THRESHOLD)
         marked = self.config.shared_tokens == "marked"
         inputs = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import Part, Sequences, assembled, outputs_of, tensors, window_starts
+from bertline.encoding.sequences import Part, Sequences, assembled, outputs_of, tensors, window_starts
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.text_files import decoded_text
 from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
+from bertline.kinds.html import escape, quote, shortened, sureness
 from bertline.kinds.inputs import require_pairs, row_ids
+from bertline.kinds.usage import Usage
 from bertline.tasks.cells import require_whole_characters
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
@@ -33,7 +35,7 @@ from bertline.tasks.stored_rows import BuiltTask, QuestionRows
 from bertline.tasks.table_source import JSON_LINES, read_records
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.modeling.heads import AnswerLogits
 
 NOT_TRAINED = -1
@@ -348,8 +350,6 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import escape, quote, sureness
-
         gold, predicted = str(error["gold"] or ""), str(error["predicted"] or "")
         context = str(error.get("context", ""))
         blocks = [f"<p><b>{escape(error.get('question', ''))}</b></p>"]
@@ -358,8 +358,6 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         return quote("".join(blocks), note)
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage
-
         unanswered = (
             "It gives no answer where the best one falls behind by more than a threshold that was chosen on dev "
             "(`task.json`)."
@@ -504,8 +502,6 @@ def _scored(rows: QuestionRows, given: list[str]) -> tuple[NDArray[np.float64], 
 
 def _marked(context: str, gold: str, predicted: str) -> str:
     """Return the context around the answers, with the gold and the predicted answer highlighted."""
-    from bertline.evaluation.html import escape, shortened
-
     places: list[tuple[int, int, str]] = []
     for answer, css in ((gold, "right"), (predicted, "wrong")):
         at = context.find(answer) if answer else -1

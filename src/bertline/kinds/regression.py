@@ -12,9 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import Epochs, Sequences, encode_texts, length_sorted_batches, outputs_of, tensors
+from bertline.encoding.sequences import Epochs, Sequences, encode_texts, length_sorted_batches, outputs_of, tensors
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, paired_columns
+from bertline.kinds.html import inputs_of, plain, quote
 from bertline.kinds.inputs import require_different, row_ids, texts_and_pairs
+from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
@@ -23,7 +25,7 @@ from bertline.tasks.stored_rows import BuiltTask, NumberRows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, TaskPredictor, Tensor, Tokenizer, nn
 
 # Fraction of the scale: predictions within a smaller range count as equal.
 _DEGENERATE_SPREAD = 1e-3
@@ -223,9 +225,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the mean of train and ridge regressions on n-grams, on what a pair shares and on vectors."""
+        from bertline.baselines.linear import RIDGES
+        from bertline.baselines.vectors import TextModels, text_baselines
         from bertline.linear.model import Clipped
-        from bertline.sweep.baselines.linear import RIDGES
-        from bertline.sweep.baselines.vectors import TextModels, text_baselines
 
         mean = float(inputs.train.numbers.mean())
         models = TextModels(
@@ -256,12 +258,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import inputs_of, plain, quote
-
         return quote(inputs_of(error), f"is {plain(error['gold'])}, taken for {plain(error['predicted'])}")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage
         from bertline.modeling.text_vectors import VectorSettings
 
         config = self.config

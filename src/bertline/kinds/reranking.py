@@ -13,12 +13,22 @@ from numpy.typing import NDArray
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning import encoding
+from bertline.encoding.sequences import (
+    INDICES,
+    Epochs,
+    Sequences,
+    any_of,
+    encode_texts,
+    length_sorted_batches,
+    outputs_of,
+    tensors,
+)
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.inputs import require_different, require_several, require_texts, row_ids
+from bertline.kinds.usage import Usage
 from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
@@ -29,8 +39,8 @@ from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, Quer
 from bertline.tasks.table_source import Record, TableLayout, parsed_records, value_in
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
-    from bertline.sweep.baselines.vectors import Name, TextVectors
+    from bertline.baselines.vectors import Name, TextVectors
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.tasks.bm25 import Bm25
 
 CandidateScores = list[NDArray[np.float32]]
@@ -75,7 +85,7 @@ class Question:
 class EncodedCandidates:
     """Sequences `[CLS] query [SEP] candidate [SEP]` for each candidate of each query, grouped by query."""
 
-    sequences: encoding.Sequences
+    sequences: Sequences
     relevant: NDArray[np.bool_]
     """Whether the candidate of each sequence is relevant."""
     offsets: NDArray[np.int64]
@@ -128,15 +138,15 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     # ---- the model
 
     def encode(self, rows: CandidateRows, tokenizer: Tokenizer) -> EncodedCandidates:
-        sequences = encoding.encode_texts(*_pairs(rows), tokenizer, max_length=self.config.max_length)
+        sequences = encode_texts(*_pairs(rows), tokenizer, max_length=self.config.max_length)
         relevant = np.array([value > 0 for values in rows.relevances for value in values], dtype=np.bool_)
         return EncodedCandidates(sequences, relevant, np.cumsum([0, *map(len, rows.candidates)]))
 
     def num_cut(self, encoded: EncodedCandidates) -> int:
         """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
-        return int(encoding.any_of(encoded.sequences.cut, encoded.offsets).sum())
+        return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
 
-    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> encoding.Epochs:
+    def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Epochs:
         """Return batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query,
         which are redrawn each epoch; 0 takes all of them."""
         most = self.config.num_negatives
@@ -155,13 +165,13 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
             def make(indices: NDArray[np.integer]) -> Batch:
                 pairs = chosen[indices]
-                of_pairs = {encoding.INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)}
-                return {**encoded.sequences.batch(pairs), **encoding.tensors(**of_pairs)}
+                of_pairs = {INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)}
+                return {**encoded.sequences.batch(pairs), **tensors(**of_pairs)}
 
             lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
-            yield from encoding.length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
+            yield from length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)
 
-        return encoding.Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
+        return Epochs(sum(len(right) + num_drawn for right, _, num_drawn in groups), batch_size, batches)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
@@ -170,7 +180,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return F.binary_cross_entropy_with_logits(outputs[:, 0].float(), options.smoothed(batch["relevant"]))
 
     def predict(self, model: nn.Module, encoded: EncodedCandidates, machine: Machine) -> CandidateScores:
-        scores = encoding.outputs_of(model, encoded.sequences, machine, 1)[:, 0]
+        scores = outputs_of(model, encoded.sequences, machine, 1)[:, 0]
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 
     def first_stage(self, rows: CandidateRows) -> CandidateScores:
@@ -226,7 +236,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the first stage, a linear model on what query and candidate share, and rankings by vectors."""
-        from bertline.sweep.baselines.vectors import NAMES
+        from bertline.baselines.vectors import NAMES
 
         made = [inputs.baseline("bm25", "BM25", self.first_stage), *_candidate_overlap(inputs)]
         return made + [_on_vectors(inputs, name) for name in NAMES if inputs.encoder is not None]
@@ -259,8 +269,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return {"order": [each.number for each in predicted], "scores": [each.score for each in predicted]}
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage
-
         return Usage(
             what="Puts candidates for a query into a better order; reads query and candidate together.",
             tag="text-ranking",
@@ -373,9 +381,9 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
 
     The list is empty if all candidates of train are relevant, or none is.
     """
+    from bertline.baselines.linear import REGRESSIONS, Grid, linear_baseline
     from bertline.linear.features import PairOverlap, standardised
     from bertline.linear.model import split_by_row
-    from bertline.sweep.baselines.linear import REGRESSIONS, Grid, linear_baseline
 
     ends = np.cumsum([len(candidates) for candidates in inputs.train.candidates])
     read = inputs.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
@@ -416,7 +424,7 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
 
 def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
     """Rank candidates by the cosine of their vectors with the query's."""
-    from bertline.sweep.baselines.vectors import TITLES, choices_of, unit
+    from bertline.baselines.vectors import TITLES, choices_of, unit
 
     def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
         return [

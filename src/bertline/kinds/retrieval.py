@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
+from bertline.encoding.sequences import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.inputs import require_texts, row_ids
+from bertline.kinds.usage import Usage
 from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
@@ -31,8 +32,8 @@ from bertline.tasks.source_config import (
 from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRows, SplitName, read_rows
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
-    from bertline.sweep.baselines.vectors import Name, TextVectors
+    from bertline.baselines.vectors import Name, TextVectors
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.tasks.bm25 import Bm25
 
 Numbers = NDArray[np.int64]
@@ -362,7 +363,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return BM25, tuned on dev, and rankings by an encoder's vectors."""
-        from bertline.sweep.baselines.vectors import NAMES
+        from bertline.baselines.vectors import NAMES
 
         return [tuned_bm25(inputs), *(_on_vectors(inputs, name) for name in NAMES if inputs.encoder is not None)]
 
@@ -398,7 +399,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         raise DataError("a retrieval model searches documents: name them with documents=FILE.")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage
         from bertline.modeling.text_vectors import VectorSettings
 
         config = self.config
@@ -522,9 +522,9 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
 
 def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
     """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
+    from bertline.baselines.base import Baseline
+    from bertline.baselines.vectors import TITLES, choices_of, unit
     from bertline.linear.model import one_thread
-    from bertline.sweep.baselines.base import Baseline
-    from bertline.sweep.baselines.vectors import TITLES, choices_of, unit
 
     texts = inputs.kind.collection.texts_read()
 

@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import Sequences, outputs_of, padded, tensors
+from bertline.encoding.sequences import Sequences, outputs_of, padded, tensors
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import Batch, Calibration, LossOptions, Rows, Statistics, TaskKind, list_of
 from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
+from bertline.kinds.html import escape, quote, shortened, sureness
 from bertline.kinds.inputs import require_different, require_several, require_text, require_texts, row_ids
+from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
@@ -38,10 +40,10 @@ from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, valu
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+    from bertline.baselines.linear import LinearModel
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.linear.features import NgramFeatures
     from bertline.linear.model import Features
-    from bertline.sweep.baselines.linear import LinearModel
 
 OfSentences = list[NDArray[np.float64]]
 """For each document, an array of its sentences."""
@@ -265,10 +267,10 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the most frequent label and linear models on n-grams, with and without context, and on vectors."""
+        from bertline.baselines.linear import SVMS, Grid, linear_baseline
+        from bertline.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
         from bertline.linear.features import NgramFeatures, num_rows_read
         from bertline.linear.model import split_by_row
-        from bertline.sweep.baselines.linear import SVMS, Grid, linear_baseline
-        from bertline.sweep.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
 
         read = _flat(inputs.train)
         words = NgramFeatures.fitted(read.first(num_rows_read(read, "word")), "word")
@@ -310,8 +312,6 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
         """Return the HTML of an error: the sentences of the document with a wrong label."""
-        from bertline.evaluation.html import escape, quote, shortened, sureness
-
         labelled = zip(error["sentences"], error["gold"], error["predicted"], strict=False)  # long lists are cut
         wrong = [
             f"<p>{escape(shortened(sentence))} <small>is {escape(gold)}, taken for {escape(predicted)}</small></p>"
@@ -321,8 +321,6 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         return quote("".join(wrong), sureness(error).strip("()"))
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage, code_span
-
         return Usage(
             what=f"Gives each sentence of a document a label: {', '.join(map(code_span, self.labels))}.",
             tag="token-classification",

@@ -21,6 +21,7 @@ from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics
+from bertline.kinds.html import escape, plain, quote, shortened
 from bertline.kinds.sentence_labelling import (
     EncodedSentences,
     OfSentences,
@@ -29,6 +30,7 @@ from bertline.kinds.sentence_labelling import (
     sentences_of,
     text_of,
 )
+from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, words_of
 from bertline.tasks.source_config import SummariesSourceConfig
@@ -37,7 +39,7 @@ from bertline.tasks.stored_rows import BuiltTask, SummaryRows
 from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Tensor, Tokenizer, Usage, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Tensor, Tokenizer, nn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,15 +196,11 @@ class Summarisation(SentenceReader[SummaryRows]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        from bertline.evaluation.html import escape, plain, quote, shortened
-
         blocks = f"<p><small>summary</small> {escape(shortened(plain(error['gold'])))}</p>"
         blocks += f"<p><small>chosen</small> {escape(shortened(plain(error['predicted'])))}</p>"
         return quote(blocks, "")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage
-
         return Usage(
             what=f"Sums a document up by {self.config.num_sentences} of its own sentences.",
             tag="summarization",

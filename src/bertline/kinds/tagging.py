@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -13,22 +13,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.finetuning.encoding import scoring_batches
-from bertline.finetuning.token_marks import NUM_CASES, case_of
-from bertline.finetuning.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
+from bertline.encoding.sequences import scoring_batches
+from bertline.encoding.token_marks import NUM_CASES, case_of
+from bertline.encoding.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, list_of
+from bertline.kinds.html import escape, quote, sureness
 from bertline.kinds.inputs import require_several, require_text, require_texts
+from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conllu, tagged_rows, tagged_splits
 from bertline.tasks.entities import WORD
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import ConlluSourceConfig
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
+from bertline.tasks.tag_predictions import TagPredictions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, Usage, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
 
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
@@ -44,20 +47,6 @@ class TaggingTaskConfig(WordTaskConfig):
     source: ConlluSourceConfig
     metric: Literal["accuracy", "macro_f1"]
     """Metric on dev that selects trials; higher is better."""
-
-
-@dataclass(frozen=True, slots=True)
-class TagPredictions:
-    """Predicted labels of N rows."""
-
-    labels: list[NDArray[np.int64]]
-    """For each row, the label ids of its words."""
-    confidences: NDArray[np.float64]
-    """Probability of each row's labels as a sequence [N]."""
-    word_confidences: list[NDArray[np.float64]] = field(default_factory=list)
-    """For each row, the marginal probability of each word's label; empty if the predictor provides none."""
-    word_log_probabilities: list[NDArray[np.float64]] = field(default_factory=list)
-    """For each row, label log probabilities [words, L]; empty if labels are not decided word by word."""
 
 
 class TaggedWord(NamedTuple):
@@ -220,7 +209,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         Words that train does not have get the most frequent tag of those that it has once, which they are like. Only
         the margin of O is moved by a threshold; here no tag stands for "none".
         """
-        from bertline.sweep.baselines.vectors import most_frequent, tagging_baselines
+        from bertline.baselines.vectors import most_frequent, tagging_baselines
 
         def tag_of_rare_words(counts: Sequence[Counter[int]]) -> int:
             rare = Counter(tag for of_word in counts if of_word.total() == 1 for tag in of_word)
@@ -257,7 +246,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
         """Return the HTML of an error: the words, and at each wrong one its tag and the tag that was given."""
-        from bertline.evaluation.html import escape, quote, sureness
 
         def word(text: str, gold: str, predicted: str) -> str:
             if gold == predicted:
@@ -269,8 +257,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return quote(f'<p class="tagged">{" ".join(word(*each) for each in shown)}</p>', sureness(error).strip("()"))
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import Usage, code_span
-
         limits = [
             "It was trained on the words of a treebank (`do n't` is two). A text is split at white space and "
             "punctuation; give lists of words for the split of the treebank."

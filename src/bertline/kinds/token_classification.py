@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_parameters_sentences
-from bertline.finetuning.word_windows import EncodedWords
+from bertline.encoding.word_windows import EncodedWords
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
-from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging, TagPredictions
+from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging
+from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conll, tagged_rows, tagged_splits
 from bertline.tasks.entities import OUTSIDE, entities, types_of
@@ -28,9 +29,10 @@ from bertline.tasks.source_config import ConllSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import num_rows_made, shortened
 from bertline.tasks.span_files import read_annotated
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
+from bertline.tasks.tag_predictions import TagPredictions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, Usage, nn
+    from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, nn
     from bertline.modeling.crf import LinearChainCrf
 
 # Sorted by distance to 0, so that ties go to the margin nearest to it.
@@ -221,7 +223,7 @@ class TokenClassification(Tagging):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return each word's most frequent tag and linear taggers; words that train does not have get O."""
-        from bertline.sweep.baselines.vectors import tagging_baselines
+        from bertline.baselines.vectors import tagging_baselines
 
         return tagging_baselines(inputs, lambda counts: 0)
 
@@ -238,8 +240,6 @@ class TokenClassification(Tagging):
         return super().about([tag.removeprefix("B-") for tag in labels if tag.startswith("B-")])
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
-        from bertline.export.usage import code_span
-
         of_tagger = super().usage(calibration, pair=pair)
         limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
         if self._is_crf:

@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.manifests import require_version
-from bertline.kinds.tagging import TagPredictions
 from bertline.linear.features import NgramFeatures, Ngrams, PairFeatures, PairOverlap, RowFeatures, WindowFeatures
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tag_predictions import TagPredictions
 
 Features = Any
 """Features [N, F], as a SciPy sparse matrix or an array."""

@@ -54,7 +54,9 @@ MEMBERS_OF_STAGES: dict[str, tuple[str, ...]] = {
 """Members of a `TaskKind` that only this stage (and the command line) uses; the others are those of the model."""
 _ROWS = "task_data"
 # What makes rows uses nothing of these; the rest of a kind does.
-_ABOVE_ROWS = tuple(f"bertline.{name}." for name in ("encoders", "finetuning", "modeling", "sweep", "training"))
+_ABOVE_ROWS = tuple(
+    f"bertline.{name}." for name in ("baselines", "encoders", "encoding", "linear", "modeling", "training")
+)
 
 
 def code_fingerprint(stage: Stage, kind: str | None = None, *, source: Path | None = None) -> dict[str, str]:

@@ -44,7 +44,7 @@ class TaskData(Stage):
         }
 
     def build(self, work: Work) -> dict[str, float]:
-        from bertline.tasks.build import build_task
+        from bertline.kinds.build import build_task
 
         config, name = work.config, str(work.task_name)
         check_packages_of_corpus(config, name)

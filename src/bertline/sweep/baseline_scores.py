@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertline.baselines.base import Baseline, BaselineInputs
+from bertline.baselines.vectors import FrozenEncoder
 from bertline.demo.config import DocsSourceConfig
-from bertline.finetuning.label_sets import LabelSets
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.kinds.base import TaskKind
+from bertline.kinds.label_sets import LabelSets
 from bertline.linear.model import load_linear
-from bertline.sweep.baselines.base import Baseline, BaselineInputs
-from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, SweepJob, kind_of, test_splits
 from bertline.sweep.doubtful_labels import doubtful_labels
 from bertline.sweep.folds import calibration_split, folds_of, has_folds, has_one_label, rows_of

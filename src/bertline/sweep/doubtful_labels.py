@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bertline.baselines.linear import LinearModel
+from bertline.baselines.vectors import MOST_ROWS, FrozenEncoder, of_both_texts, unit
 from bertline.kinds.base import paired_columns
 from bertline.linear.features import NgramFeatures, columns, num_rows_read
-from bertline.sweep.baselines.linear import LinearModel
-from bertline.sweep.baselines.vectors import MOST_ROWS, FrozenEncoder, of_both_texts, unit
 from bertline.sweep.folds import folds_of
 from bertline.tasks.stored_rows import TextRows
 

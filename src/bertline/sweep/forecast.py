@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import torch
 
+from bertline.encoding.sequences import Epochs
 from bertline.finetuning import few_labels
 from bertline.finetuning.embedding_rows import rows_to_train
-from bertline.finetuning.encoding import Epochs
 from bertline.finetuning.finetune import FineTuningJob, num_epochs_of, starting_model
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer
 from bertline.foundation.formats import duration

@@ -21,8 +21,8 @@ from bertline.cli import finetune, predict
 from bertline.cli.overrides import refuse_unread, with_arguments
 from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS, given_files
 from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.kinds.build import build_task
 from bertline.modeling import huggingface
-from bertline.tasks.build import build_task
 from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task, validated
 

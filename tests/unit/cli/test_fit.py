@@ -80,7 +80,7 @@ def test_a_wrong_start_is_found_before_rows_are_read(
 ) -> None:
     (here / "half").mkdir()
     (here / "half" / "config.json").write_text((here / "start" / "config.json").read_text())
-    monkeypatch.setattr("bertline.tasks.build.build_task", lambda *_, **__: pytest.fail("rows are read"))
+    monkeypatch.setattr("bertline.kinds.build.build_task", lambda *_, **__: pytest.fail("rows are read"))
     table: Any = ["no row"] if problem == "does not exist" else rows()
     with pytest.raises(BertlineError, match=problem):
         bertline.fit(table, text="body", label="even", start_from=start, **QUICK)

@@ -22,7 +22,7 @@ from bertline.cli.task_arguments import (
     what_is_read,
 )
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.tasks.build import build_task
+from bertline.kinds.build import build_task
 from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task, validated
 

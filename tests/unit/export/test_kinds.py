@@ -21,10 +21,10 @@ import yaml
 from huggingface_hub import ModelCard
 
 import bertline
+from bertline.encoding.sequences import encode_texts
 from bertline.export.build import build_export
 from bertline.export.onnx import FP32, INT8, INT8_VNNI, export_onnx, open_session
 from bertline.export.views import CHECKED_TEXTS, INPUT_NAMES, VECTORS_NAME, architecture_in
-from bertline.finetuning.encoding import encode_texts
 from bertline.foundation.errors import ArtifactError
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT, export_finished

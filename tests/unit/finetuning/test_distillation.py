@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import finished_tasks
 import tiny
-from bertline.finetuning.encoding import INDICES, Epochs
+from bertline.encoding.sequences import INDICES, Epochs
 from bertline.finetuning.finetune import TaskSplit, fine_tune
 from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions, distilled_batches
 from bertline.kinds.classification import Classification

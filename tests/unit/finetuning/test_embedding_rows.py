@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import tiny
+from bertline.encoding.sequences import Epochs
 from bertline.finetuning import embedding_rows
 from bertline.finetuning.embedding_rows import rows_to_train
-from bertline.finetuning.encoding import Epochs
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer
 from bertline.modeling.bert import BertModel
 from finetuning_inputs import fine_tuning

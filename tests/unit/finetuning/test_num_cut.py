@@ -8,7 +8,7 @@ import pytest
 
 import finished_tasks
 import tiny
-from bertline.finetuning.encoding import encode_windows
+from bertline.encoding.sequences import encode_windows
 from bertline.kinds.registry import task_kind
 from bertline.tokenization.tokenizer import Tokenizer
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import bertline
-from bertline.finetuning.label_sets import LabelSets
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.inference.predict import Predicting, predict_file
 from bertline.kinds.classification import LabelsPrediction
+from bertline.kinds.label_sets import LabelSets
 from linear_models import write_linear
 
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertline.finetuning.finetune import fine_tune
-from bertline.inference.model import TaskPredictor
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, MultiLabel
+from bertline.kinds.predictor import TaskPredictor
 from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics.classification import counts_of_rows, scores_of_counts
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows

@@ -17,10 +17,12 @@ from torch import nn
 
 import finished_tasks
 import tiny
+from bertline.baselines.base import BaselineInputs
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import LossOptions
+from bertline.kinds.build import build_task
 from bertline.kinds.question_answering import (
     NO_ANSWER_THRESHOLD,
     NO_SPAN,
@@ -32,8 +34,6 @@ from bertline.kinds.question_answering import (
     windows_of,
 )
 from bertline.modeling.heads import AnswerLogits
-from bertline.sweep.baselines.base import BaselineInputs
-from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import QuestionRows, read_rows, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary

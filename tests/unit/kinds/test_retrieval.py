@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import search_inputs
 import tiny
-from bertline.finetuning.encoding import assemble
+from bertline.baselines.base import BaselineInputs
+from bertline.encoding.sequences import assemble
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
 from bertline.kinds.retrieval import EncodedSearch, Found, Retrieval, VectorIndex, found_by, pair_batches, tuned_bm25
-from bertline.sweep.baselines.base import BaselineInputs
 from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, write_rows
 
 

@@ -11,12 +11,12 @@ import pytest
 
 import bertline
 import tiny
+from bertline.baselines.vectors import FrozenEncoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import HeadSettings
 from bertline.kinds.sentence_labelling import SentenceLabelling, SentenceLabellingTaskConfig, SentenceRows
-from bertline.sweep.baselines.vectors import FrozenEncoder
 from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, config_of, finish

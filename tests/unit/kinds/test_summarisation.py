@@ -15,14 +15,14 @@ from torch import nn
 
 import finished_tasks
 import tiny
+from bertline.baselines.base import BaselineInputs
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import LossOptions
+from bertline.kinds.build import build_task
 from bertline.kinds.sentence_labelling import encode_documents
 from bertline.kinds.summarisation import Summarisation, chosen_sentences
-from bertline.sweep.baselines.base import BaselineInputs
-from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import SummaryRows, read_rows, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary

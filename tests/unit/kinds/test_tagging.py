@@ -16,8 +16,9 @@ import bertline
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
-from bertline.kinds.tagging import TaggedWord, Tagging, TaggingTaskConfig, TagPredictions, read_conllu, split_words
+from bertline.kinds.tagging import TaggedWord, Tagging, TaggingTaskConfig, read_conllu, split_words
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tag_predictions import TagPredictions
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, config_of, finish
 from sweep_pieces import baselines_of

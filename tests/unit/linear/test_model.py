@@ -10,10 +10,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import ComplementNB
 
+from bertline.baselines.linear import LinearModel
 from bertline.foundation.errors import ArtifactError
 from bertline.linear.features import NgramFeatures
 from bertline.linear.model import LINEAR_FILE, VOCABULARY_FILE, WEIGHTS_FILE, LinearPredictor, load_linear
-from bertline.sweep.baselines.linear import LinearModel
 from bertline.tasks.stored_rows import TextRows
 from linear_models import baselines
 

@@ -85,9 +85,9 @@ CHANGES = [
     ("kinds.regression", "Gives a text, or", "Says of a text, or", {"export"}),
     ("kinds.regression", "low must be below", "low has to be below", {"task_data@regression", *REPORTED}),
     # What a method imports, where the method is used.
-    ("export.usage", "def code_span", "UNUSED = 1\n\n\ndef code_span", {"export"}),
+    ("kinds.usage", "def code_span", "UNUSED = 1\n\n\ndef code_span", {"export"}),
     (
-        "finetuning.encoding",
+        "encoding.sequences",
         "SCORING_BATCH_SIZE = 64",
         "SCORING_BATCH_SIZE = 65",
         {*each("sweep"), "evaluate", "export"},
@@ -102,7 +102,7 @@ CHANGES = [
         {*each("task_data"), "sweep@summarisation", "evaluate", "export"},
     ),
     ("kinds.classification", '"most frequent labels" if', '"labels" if', {"sweep@classification"}),
-    ("kinds.retrieval", "from bertline.sweep.baselines.vectors import NAMES", "NAMES = ()", {"sweep@retrieval"}),
+    ("kinds.retrieval", "from bertline.baselines.vectors import NAMES", "NAMES = ()", {"sweep@retrieval"}),
 ]
 
 
@@ -128,7 +128,7 @@ def test_a_change_of_code_changes_the_stages_that_use_it_alone(
             {"corpus", "tokenizer", "examples"} | each("task_data"),
         ),
         ("sweep.run", "import shutil", "UNUSED = 1\nimport shutil", each("sweep"), {"pretrain"}),
-        ("sweep.baselines.linear", "_SEED = 0", "_SEED = 1", each("sweep"), set()),  # a method imports it
+        ("baselines.linear", "_SEED = 0", "_SEED = 1", each("sweep"), set()),  # a method imports it
     ],
 )
 def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(

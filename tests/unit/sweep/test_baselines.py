@@ -7,11 +7,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import tiny
+from bertline.baselines.base import BaselineInputs
+from bertline.baselines.linear import RIDGES, SVMS, linear_baseline
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
 from bertline.linear.features import MOST_CHARACTERS, NUM_FEATURES, UNITS, NgramFeatures, PairOverlap, num_rows_read
-from bertline.sweep.baselines.base import BaselineInputs
-from bertline.sweep.baselines.linear import RIDGES, SVMS, linear_baseline
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 from sweep_pieces import baselines_of
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import finished_tasks
+from bertline.baselines.base import BaselineInputs, dev_score
 from bertline.finetuning import finetune
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
@@ -17,7 +18,6 @@ from bertline.foundation.files import read_json, write_json
 from bertline.kinds.classification import Classification
 from bertline.sweep import bench as benches
 from bertline.sweep import forecast, repetitions
-from bertline.sweep.baselines.base import BaselineInputs, dev_score
 from bertline.sweep.bench import Bench, planned, split_sizes
 from bertline.sweep.folds import CALIBRATION, calibration_split, folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import write_rows

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.build import build_task
+from bertline.kinds.build import build_task
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 
 

@@ -9,8 +9,8 @@ import pytest
 import tiny
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
+from bertline.kinds.build import build_task
 from bertline.kinds.token_classification import TokenClassification
-from bertline.tasks.build import build_task
 from bertline.tasks.conll import read_conll
 from bertline.tasks.stored_rows import TaggedRows, read_rows, read_task_manifest
 

@@ -10,7 +10,7 @@ import pytest
 
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
-from bertline.tasks.build import build_task
+from bertline.kinds.build import build_task
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 from bertline.tasks.table_source import OneLabel, SeveralLabels, TableLayout, hub_rows, read_records, read_table
 from shipped_tasks import shipped

@@ -11,9 +11,9 @@ import pytest
 
 import search_inputs
 import tiny
+from bertline.kinds.build import build_task
 from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
-from bertline.tasks.build import build_task
 from bertline.tasks.source_files import capped
 from bertline.tasks.stored_rows import read_task_manifest
 from finished_tasks import config_of

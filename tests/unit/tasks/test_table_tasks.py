@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.kinds.build import build_task
 from bertline.kinds.registry import kind_named
-from bertline.tasks.build import build_task
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows, read_rows, read_task_manifest
 from no_packages import NO_PACKAGES
 

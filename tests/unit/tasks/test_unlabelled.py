@@ -9,7 +9,7 @@ import pytest
 
 import finished_tasks
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.tasks.build import build_task, unlabelled_rows
+from bertline.kinds.build import build_task, unlabelled_rows
 from bertline.tasks.stored_rows import BuiltTask, TextRows, read_rows, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from bertline.inference.model import LoadedModel, TaskPredictor
+from bertline.inference.model import LoadedModel
 from bertline.inference.predict import predict_file
+from bertline.kinds.predictor import TaskPredictor
 
 
 def test_memory_does_not_grow_with_the_file(

@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
 import tiny
+from bertline.baselines.vectors import FrozenEncoder
 from bertline.kinds.classification import Classification
-from bertline.sweep.baselines.vectors import FrozenEncoder
 from sweep_pieces import baselines_of
 
 

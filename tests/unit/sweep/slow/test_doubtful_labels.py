@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertline.sweep.baselines.vectors import FrozenEncoder
+from bertline.baselines.vectors import FrozenEncoder
 from bertline.sweep.doubtful_labels import doubtful_labels
 from bertline.tasks.stored_rows import TextRows
 from bertline.training.devices import Machine, Ranks

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.encoding import Sequences
+from bertline.encoding.sequences import Sequences
 from bertline.foundation.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import ComplementNB
 from sklearn.svm import LinearSVC
 
+from bertline.baselines.base import Baseline, BaselineInputs, dev_score
 from bertline.linear.features import RowFeatures, WindowFeatures
 from bertline.linear.model import (
     Features,
@@ -24,7 +25,6 @@ from bertline.linear.model import (
     sharpened,
     tags_by_margins,
 )
-from bertline.sweep.baselines.base import Baseline, BaselineInputs, dev_score
 from bertline.tasks.metrics.classification import PROBABILITY_SCORES
 from bertline.tasks.stored_rows import TaggedRows
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.finetuning.encoding import _kept_of_pair, encode_texts, encode_windows, length_sorted_batches
+from bertline.encoding.sequences import _kept_of_pair, encode_texts, encode_windows, length_sorted_batches
 
 
 def test_single_passages_and_pairs_are_laid_out_as_bert_does(tokenizer):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.encoding import Sequences, assemble, padded, tensors, window_starts
-from bertline.finetuning.token_marks import with_marks
+from bertline.encoding.sequences import Sequences, assemble, padded, tensors, window_starts
+from bertline.encoding.token_marks import with_marks
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import BertTokenizerFast
 
 import tiny
-from bertline.finetuning.word_windows import encode_words
+from bertline.encoding.word_windows import encode_words
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.kinds.base import TaskKind
 from bertline.linear.model import LinearPredictor
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bertline.sweep.baselines.vectors import FrozenEncoder
+    from bertline.baselines.vectors import FrozenEncoder
 
 Choice = TypeVar("Choice")
 
@@ -39,8 +38,8 @@ class Baseline:
     """Fits what dev chose to some of the train rows, by their indices, and returns what predicts rows."""
 
 
-def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> float:
-    """Return the task's metric on dev, after calibrating the predictions on dev as for the encoder."""
+def dev_score(kind: Any, dev: Any, predictions: Any) -> float:
+    """Return the metric of a `TaskKind` on dev, after calibrating the predictions on dev as for the encoder."""
     calibration = kind.calibrate(dev, predictions)
     return kind.score(kind.statistics(dev, predictions, calibration))
 

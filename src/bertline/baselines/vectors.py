@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
+from bertline.baselines.base import Baseline, BaselineInputs
+from bertline.baselines.linear import Grid, LinearModel, linear_baseline, tagged_by, window_tagger
 from bertline.encoders.loading import load_encoder
-from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
-from bertline.finetuning.word_windows import encode_words, token_ids_of_words, word_means
-from bertline.kinds.tagging import Tagging, TagPredictions
+from bertline.encoding.sequences import assemble, encode_texts, scoring_batches
+from bertline.encoding.word_windows import encode_words, token_ids_of_words, word_means
 from bertline.linear.features import TITLES as UNIT_TITLES
 from bertline.linear.features import (
     UNITS,
@@ -31,9 +32,8 @@ from bertline.linear.features import (
 )
 from bertline.linear.model import Clipped, one_thread
 from bertline.modeling.text_vectors import pooling_of
-from bertline.sweep.baselines.base import Baseline, BaselineInputs
-from bertline.sweep.baselines.linear import Grid, LinearModel, linear_baseline, tagged_by, window_tagger
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tag_predictions import TagPredictions
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, evaluating
 
@@ -97,7 +97,7 @@ class FrozenEncoder:
         weights = {"frequency": _SMOOTHING / (_SMOOTHING + counts / counts.sum()), "none": np.ones(len(counts))}
         return {name: partial(self._static_mean, weights=weight) for name, weight in weights.items()}
 
-    def of_words(self, rows: TaggedRows, kind: Tagging) -> Vectors:
+    def of_words(self, rows: TaggedRows, kind: Any) -> Vectors:
         """Return vectors [T, H] of the T words of some rows: the mean over a word's tokens, in the window from which
         the encoder would predict its tag."""
         encoded = encode_words(

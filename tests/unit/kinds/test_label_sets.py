@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertline.finetuning.label_sets import LabelSets
 from bertline.foundation.errors import ConfigError, DataError
+from bertline.kinds.label_sets import LabelSets
 
 
 def statistics_of(num_rows, *, seed, num_labels=4):

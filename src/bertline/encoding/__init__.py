@@ -1,0 +1,1 @@
+"""Labelled texts and words as sequences of tokens, with their batches; all kinds of tasks share it."""

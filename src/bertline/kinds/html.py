@@ -1,0 +1,71 @@
+"""Words and HTML of a task's report: what it asks for, and its errors."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from bertline.foundation.formats import number_of, shortened
+
+_FEW = 6
+"""Number of names that `counted` lists."""
+_NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
+
+
+def counted(names: Sequence[str], thing: str) -> str:
+    """Format how many names there are, and the first few of them.
+
+    >>> counted(["numpy", "torch"], "label"), counted(list("abcdefgh"), "tag")
+    ('2 labels (numpy, torch)', '8 tags (a, b, c, d, e, f, …)')
+    """
+    few = ", ".join([*names[:_FEW], "…"] if len(names) > _FEW else names)
+    return f"{number_of(len(names), thing)} ({few})" if names else f"{thing}s"
+
+
+def label_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error of a classifier."""
+    note = f"is {plain(error['gold'])}, taken for {plain(error['predicted'])} {sureness(error)}"
+    return quote(inputs_of(error), note)
+
+
+def ranking_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error of a ranking: the query, the document put first, and a right one."""
+    query = str(error.get("query", ""))
+    first = shortened(str(error.get("first_document") or error["predicted"]))
+    right = shortened(str(error.get("right_document") or error["gold"]))
+    blocks = f"<p><b>{escape(shortened(query))}</b></p>"
+    blocks += f'<p><small>put first</small> <span class="wrong">{escape(first)}</span></p>'
+    blocks += f'<p><small>right</small> <span class="right">{escape(right)}</span></p>'
+    return quote(blocks, sureness(error))
+
+
+def inputs_of(error: dict[str, Any]) -> str:
+    """Return the input texts of a row, whatever its columns are called."""
+    texts = [
+        plain(value)
+        for name, value in error.items()
+        if name not in _NOT_INPUTS and not name.startswith("probability_") and isinstance(value, str | list) and value
+    ]
+    return "".join(f"<p>{escape(shortened(text))}</p>" for text in texts)
+
+
+def quote(content: str, said: str) -> str:
+    """Return a block quote with what the model said below it."""
+    footer = f"<footer>{escape(said)}</footer>" if said.strip() else ""
+    return f"<blockquote>{content}{footer}</blockquote>"
+
+
+def sureness(error: dict[str, Any]) -> str:
+    """Return how sure the model was, in brackets; empty if it does not say."""
+    value = error.get("score")
+    if not isinstance(value, int | float):
+        return ""
+    return f"({100 * value:.0f} % sure)" if 0 <= value <= 1 else f"(score {value:.3g})"
+
+
+def plain(value: Any) -> str:
+    """Return a value as text."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list):
+        return ", ".join(plain(inner) for inner in value) or "none"
+    return str(value)
