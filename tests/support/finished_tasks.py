@@ -179,7 +179,7 @@ def _question_answering() -> Example:
 
 
 def _retrieval() -> Example:
-    source = search_inputs.smart_source(Path(), path="")
+    source = search_inputs.beir_source(Path(), path="")
     config = search_inputs.retrieval(
         source, query_max_length=12, query_prefix="word1 - ", document_prefix="word2 - ", **_BASE
     )

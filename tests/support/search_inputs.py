@@ -10,12 +10,7 @@ from typing import Any
 import tiny
 from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.retrieval import RetrievalTaskConfig
-from bertline.tasks.source_config import (
-    BeirSourceConfig,
-    SentencePairsSourceConfig,
-    SmartSourceConfig,
-    TrecSourceConfig,
-)
+from bertline.tasks.source_config import BeirSourceConfig, SentencePairsSourceConfig
 
 DOCUMENTS = {"1": ("Lift", "Wings give lift."), "2": ("", "Heat in slabs."), "3": ("Drag", "Drag of a plate.")}
 QUERIES = {f"q{number}": f"question {number} on wings" for number in range(1, 21)}
@@ -47,22 +42,6 @@ def beir_source(folder: Path, **changes: Any) -> BeirSourceConfig:
         "on_bad_row": "error",
     }  # fmt: skip
     return BeirSourceConfig(**{**fields, **changes})
-
-
-def smart_source(folder: Path, **changes: Any) -> SmartSourceConfig:
-    fields: dict[str, Any] = {
-        "kind": "smart", "path": str(folder), "documents_file": "docs", "queries_file": "queries",
-        "judgements_file": "rel", "on_bad_row": "error",
-    }  # fmt: skip
-    return SmartSourceConfig(**{**fields, **changes})
-
-
-def trec_source(folder: Path, **changes: Any) -> TrecSourceConfig:
-    fields: dict[str, Any] = {
-        "kind": "trec", "path": str(folder), "documents_file": "docs", "queries_file": "queries",
-        "judgements_file": "qrels", "query_ids": "position", "on_bad_row": "error",
-    }  # fmt: skip
-    return TrecSourceConfig(**{**fields, **changes})
 
 
 def sentence_pairs_source(folder: Path, **changes: Any) -> SentencePairsSourceConfig:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from bertline.corpus.document import Dropped, SourceDocument, Split, clean, duplicate_key, key_of_folded
 from bertline.corpus.quality.cleaning import clean_document, read_plan
-from bertline.corpus.quality.contamination import Needles
+from bertline.corpus.quality.contamination import contaminated, read_needles
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import KeyWriter
 from bertline.corpus.reader import CorpusSettings
@@ -123,8 +123,10 @@ class Preparation:
         )
         prepared = drops.run(split, documents)
         if self.needles is not None:
-            found_in = Needles(self.needles).found_in
-            prepared = drops.run(lambda each: each.without(found_in(each.paragraphs), "contaminated"), prepared)
+            needles = read_needles(self.needles)
+            prepared = drops.run(
+                lambda each: each.without(contaminated(each.paragraphs, needles), "contaminated"), prepared
+            )
         keys = KeyWriter(out)
 
         def with_keys_kept() -> Iterator[PreparedDocument]:

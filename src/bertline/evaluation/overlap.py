@@ -16,17 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, ngrams_by_length
+from bertline.corpus.quality.contamination import MIN_WORDS
+from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, hashes_of_documents, ngram_hashes
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.config import OverlapConfig
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import ordered_map
 
-FEWEST_WORDS = 4
-"""Minimum number of words of a row that is searched for: shorter rows match by chance."""
 _PERCENTILE = 5
-_FEWEST_FILTER_BITS, _MOST_FILTER_BITS = 16, 27
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +36,7 @@ class Overlap:
     rows: int
     """Number of rows searched for."""
     rows_too_short: int
-    """Number of rows with fewer than `FEWEST_WORDS` words, which were not searched for."""
+    """Number of rows with fewer than `MIN_WORDS` words, which were not searched for."""
     share_of_rows: float
     """Fraction of rows with at least one n-gram in the corpus. A row shorter than n must occur as a whole."""
     share_of_ngrams: float
@@ -76,7 +74,7 @@ def measure_overlap(
     rows: dict[str, dict[int, Hashes]] = {}
     for name, split in texts.items():
         words_of_rows = hashes_of_documents([text] for text in split)
-        rows[name] = {place: words for place, words in enumerate(words_of_rows) if len(words) >= FEWEST_WORDS}
+        rows[name] = {place: words for place, words in enumerate(words_of_rows) if len(words) >= MIN_WORDS}
     lengths: dict[str, int] = {}
     grams: dict[str, dict[int, tuple[int, Hashes]]] = {name: {} for name in rows}
     all_grams: defaultdict[int, list[Hashes]] = defaultdict(list)
@@ -118,23 +116,7 @@ def _found_in_row_group(place: tuple[Path, int], *, wanted: Mapping[int, Hashes]
     path, index = place
     with _opened(path) as shard:
         documents = shard.read_row_group(index, columns=["sentences"])["sentences"].to_pylist()
-    of_documents = hashes_of_documents(documents)
-    words = np.concatenate([*of_documents, np.empty(0, np.uint64)])
-    number = np.repeat(np.arange(len(of_documents)), list(map(len, of_documents)))
-    # An n-gram of two documents is none.
-    inside = {n: number[n - 1 :] == number[: len(number) - n + 1] for n in wanted if n <= len(number)}
-    return {n: _indices(grams[inside[n]], wanted[n]) for n, grams in ngrams_by_length(words, wanted)}
-
-
-def _indices(grams: Hashes, wanted: Hashes) -> NDArray[np.int64]:
-    # A bit table over the highest hash bits filters candidates; only these are searched.
-    bits = min(_MOST_FILTER_BITS, max(_FEWEST_FILTER_BITS, int(len(wanted) * 8).bit_length()))
-    shift = np.uint64(64 - bits)
-    may_be = np.zeros(1 << bits, dtype=np.bool_)
-    may_be[(wanted >> shift).astype(np.int64)] = True
-    grams = grams[may_be[(grams >> shift).astype(np.int64)]]
-    places = np.minimum(np.searchsorted(wanted, grams), len(wanted) - 1)
-    return np.unique(places[wanted[places] == grams])
+    return {n: np.unique(indices) for n, indices, _ in NgramSearch(wanted).found_in(documents)}
 
 
 def _opened(path: Path) -> pq.ParquetFile:

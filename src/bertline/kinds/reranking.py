@@ -33,7 +33,7 @@ from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import relevance_of, search_splits
-from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
+from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
 from bertline.tasks.table_source import Record, TableLayout, parsed_records, value_in
@@ -56,7 +56,7 @@ class RerankingTaskConfig(BaseTaskConfig):
     """Re-ranking of candidates; query and candidate are encoded together (cross-encoder)."""
 
     kind: Literal["reranking"]
-    source: AnswersSourceConfig | DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+    source: AnswersSourceConfig | DocsSearchSourceConfig | BeirSourceConfig
     num_candidates: int
     """Number of candidates per query from a collection: the first BM25 results. A table of answers has its own."""
     num_negatives: int

@@ -23,12 +23,7 @@ from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import search_splits
-from bertline.tasks.source_config import (
-    BeirSourceConfig,
-    SentencePairsSourceConfig,
-    SmartSourceConfig,
-    TrecSourceConfig,
-)
+from bertline.tasks.source_config import BeirSourceConfig, SentencePairsSourceConfig
 from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRows, SplitName, read_rows
 
 if TYPE_CHECKING:
@@ -53,7 +48,7 @@ class RetrievalTaskConfig(BaseTaskConfig):
     """Retrieval of documents for a query; both are encoded separately (bi-encoder with shared weights)."""
 
     kind: Literal["retrieval"]
-    source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
+    source: DocsSearchSourceConfig | BeirSourceConfig | SentencePairsSourceConfig
     query_max_length: int
     """Maximum number of tokens of a query."""
     pooling: Literal["mean", "cls"]

@@ -1,9 +1,8 @@
-"""Search collections (BEIR, SMART, TREC, line-aligned translations, docstrings) as splits of a retrieval task."""
+"""Search collections (BEIR, line-aligned translations, docstrings) as splits of a retrieval task."""
 
-import html
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,15 @@ from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
-from bertline.foundation.text_files import decoded_text, numbered_lines
+from bertline.foundation.text_files import numbered_lines
 from bertline.tasks.cells import one_line, text_in
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import (
-    BeirSourceConfig,
-    SentencePairsSourceConfig,
-    SmartSourceConfig,
-    TrecSourceConfig,
-)
+from bertline.tasks.source_config import BeirSourceConfig, SentencePairsSourceConfig
 from bertline.tasks.source_files import capped, cut_by_key, drop_repeated, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
 from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, Record, parsed_records
 
-_FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig | SentencePairsSourceConfig
-CollectionSource = DocsSearchSourceConfig | _FilesSource
+CollectionSource = DocsSearchSourceConfig | BeirSourceConfig | SentencePairsSourceConfig
 _Judged = dict[str, dict[str, int]]
 """Relevance by query id, then document id; 0 or below: judged not relevant."""
 
@@ -44,10 +37,6 @@ class _Text:
     title: str = ""
 
 
-_Judgement = tuple[str, str, int | None]
-"""Query, document and relevance; None if it is not a whole number."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Collection:
     """A collection in its files; documents and queries are read when they are iterated over."""
@@ -56,10 +45,6 @@ class _Collection:
     queries: Iterable[_Text]
     judgements: Mapping[SplitName, Path | _Judged]
     """Judgements of each split, or the file with one a line."""
-    judgement_in: Callable[[str], _Judgement | None] = lambda line: None
-    """Parses such a line; None if it is malformed."""
-    expected: str = ""
-    """What a line should have, for messages."""
 
 
 def search_splits(
@@ -85,7 +70,7 @@ def search_splits(
         raise DataError("The collection has no document with a text. Check the files that the task's source names.")
     documents = Documents([each.id for each in texts], [each.title for each in texts], [each.text for each in texts])
     judgements = {
-        split: _judged(path, collection, queries, known, bad_rows) if isinstance(path, Path) else path
+        split: _judged(path, queries, known, bad_rows) if isinstance(path, Path) else path
         for split, path in collection.judgements.items()
     }
     bad_rows.end()
@@ -131,28 +116,26 @@ def _kept(found: Iterable[_Text], name: str, bad_rows: BadRows) -> tuple[list[_T
     return usable, places.keys()
 
 
-def _judged(
-    path: Path, collection: _Collection, queries: Mapping[str, str], documents: Container[str], bad_rows: BadRows
-) -> _Judged:
+def _judged(path: Path, queries: Mapping[str, str], documents: Container[str], bad_rows: BadRows) -> _Judged:
     judged: _Judged = {}
     for number, line in numbered_lines(path):
         if not line.strip() or (number == 1 and re.match("query[-_ ]?id", line, re.IGNORECASE)):
             continue
         where = f"{path}:{number}"
-        query, document, relevance = collection.judgement_in(line) or ("", "", None)
-        if relevance is None:
-            message = f"{where} is {line[:80]!r}; expected {collection.expected}."
-            bad_rows.report("malformed_judgement", message)
+        fields = [field.strip() for field in line.split("\t" if "\t" in line else ",")]
+        query, document, relevance = fields if len(fields) == 3 else ("", "", "")
+        if (value := relevance_of(relevance)) is None:
+            expected = "query id, document id and whole number between tabs or commas"
+            bad_rows.report("malformed_judgement", f"{where} is {line[:80]!r}; expected {expected}.")
         elif query not in queries:
-            hint = " Does source.query_ids say rightly how queries are named?"
-            message = f"{where} names the query {query!r}, which is not there.{hint}"
+            message = f"{where} names the query {query!r}, which is not there."
             bad_rows.report("judgement_of_unknown_query", message)
         elif document not in documents:
             message = f"{where} names the document {document!r}, which is not there."
             bad_rows.report("judgement_of_unknown_document", message)
-        elif judged.setdefault(query, {}).setdefault(document, relevance) != relevance:
+        elif judged.setdefault(query, {}).setdefault(document, value) != value:
             before = judged[query][document]
-            message = f"{where} gives {document!r} the relevance {relevance}; an earlier line gave it {before}."
+            message = f"{where} gives {document!r} the relevance {value}; an earlier line gave it {before}."
             bad_rows.report("contradicting_judgement", message)
     return judged
 
@@ -201,18 +184,11 @@ def _beir_collection(source: BeirSourceConfig, bad: BadRows) -> _Collection:
     `corpus.jsonl`, or `.csv` and the like, has `_id` or `id`, `text` and, if present, `title`; so has `queries.jsonl`.
     A qrels file has query, document and relevance between tabs or commas, with or without a header `query-id ...`.
     """
-
-    def judgement_in(line: str) -> _Judgement | None:
-        fields = [field.strip() for field in line.split("\t" if "\t" in line else ",")]
-        return (fields[0], fields[1], relevance_of(fields[2])) if len(fields) == 3 else None
-
     files = {"train": source.train_qrels, "dev": source.dev_qrels, "test": source.test_qrels}
     return _Collection(
         documents=_beir_texts(_table(source.path, "corpus"), bad, title_key="title"),
         queries=_beir_texts(_table(source.path, "queries"), bad, title_key=""),
         judgements={split: _existing(source.path, name) for split, name in files.items() if name is not None},
-        judgement_in=judgement_in,
-        expected="query id, document id and whole number between tabs or commas",
     )
 
 
@@ -232,110 +208,6 @@ def _beir_texts(path: Path, bad: BadRows, *, title_key: str) -> list[_Text]:
         return _Text(f"{path}:{record.line}", str(identity), one_line(text), one_line(text_in(title) or ""))
 
     return parsed_records(path, replace(JSON_LINES, format="auto"), bad, parse)
-
-
-def _records(path: Path, begin: str, pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
-    """Yield the place and the match of each record of a file.
-
-    Raises:
-        DataError: The file has no record, or `begin` matches where none is whole.
-    """
-    content = decoded_text(path, "utf-8").replace("\r\n", "\n")
-    num_records, line, end = 0, 1, 0
-    for match in re.finditer(pattern, content, re.IGNORECASE | re.DOTALL | re.MULTILINE):
-        line, end = line + content.count("\n", end, match.start()), match.start()
-        num_records += 1
-        yield f"{path}:{line}", match
-    if not num_records or num_records != len(re.findall(begin, content, re.IGNORECASE | re.MULTILINE)):
-        raise DataError(
-            f"{path} has {num_records} whole records, or not as many beginnings {begin!r}. Is it the right file?"
-        )
-
-
-def _smart_collection(source: SmartSourceConfig, bad: BadRows) -> _Collection:
-    """Return the parts of a SMART collection such as CISI: records begin with `.I NUMBER`, fields with `.T`, `.W`, ...
-
-    `.T` is the title and `.W` the text of a document, and `.W` that of a query; other fields are ignored. A relation
-    file has query number, number of a relevant document and, in CISI, `0 0.000000`.
-    """
-
-    def judgement_in(line: str) -> _Judgement | None:
-        fields = line.split()
-        is_plain = len(fields) == 2 or (len(fields) == 4 and not any(map(relevance_of, fields[2:])))
-        return (fields[0], fields[1], 1) if is_plain else None
-
-    return _Collection(
-        documents=_smart_texts(_existing(source.path, source.documents_file), title_field="T"),
-        queries=_smart_texts(_existing(source.path, source.queries_file), title_field=""),
-        judgements={"test": _existing(source.path, source.judgements_file)},
-        judgement_in=judgement_in,
-        expected="a query number and a document number (and perhaps `0 0.000000`)",
-    )
-
-
-def _smart_texts(path: Path, *, title_field: str) -> Iterator[_Text]:
-    begin = r"^\.I\s+(\S+)[ \t]*$"
-    for where, match in _records(path, begin, rf"{begin}(.*?)(?=^\.I\s+\S+[ \t]*$|\Z)"):
-        # A field's mark is alone on its line: a line of text may begin with a full stop, too.
-        _, *parts = re.split(r"^\.([A-Z])[ \t]*$", match[2], flags=re.MULTILINE)
-        fields = [*zip(parts[::2], parts[1::2], strict=True)]
-        text, title = (one_line(" ".join(part for mark, part in fields if mark == name)) for name in ("W", title_field))
-        yield _Text(where, match[1], text, title)
-
-
-_MARKUP = re.compile(r"<[^<>]*>")
-_TREC_FIELDS = "docno|title|headline|text|num|desc|narr"
-
-
-def _trec_collection(source: TrecSourceConfig, bad: BadRows) -> _Collection:
-    """Return the parts of a TREC collection; a qrels file has query, iteration (ignored), document and relevance.
-
-    A `<DOC>` has `<DOCNO>`, `<TITLE>` or `<HEADLINE>`, and `<TEXT>`; a `<TOP>` has `<NUM>`, and `<TITLE>` or `<DESC>`.
-    The files are SGML, not XML: without a root element, with fields that are not closed, and with bare `&`.
-    """
-
-    def texts(file: str, name: str, key: str, parts: Callable[[int, str], tuple[str, str, str]]) -> Iterator[_Text]:
-        element = rf"<{name}(?: [^<>]*)?>(.*?)</{name}>"
-        for position, (where, match) in enumerate(_records(_existing(source.path, file), f"<{name}[ >]", element), 1):
-            identity, text, title = parts(position, match[1])
-            if identity:
-                yield _Text(where, identity, text, title)
-            else:
-                bad.report("malformed_line", f"{where}: a <{name}> without <{key}>.")
-
-    def of_document(position: int, content: str) -> tuple[str, str, str]:
-        title = _field(content, "title") or _field(content, "headline")
-        return _field(content, "docno"), _field(content, "text"), title
-
-    def of_query(position: int, content: str) -> tuple[str, str, str]:
-        number = str(position) if source.query_ids == "position" else _field(content, "num")
-        return number, _field(content, "title") or _field(content, "desc"), ""
-
-    def judgement_in(line: str) -> _Judgement | None:
-        fields = line.split()
-        return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else None
-
-    return _Collection(
-        documents=texts(source.documents_file, "doc", "docno", of_document),
-        queries=texts(source.queries_file, "top", "num", of_query),
-        judgements={"test": _existing(source.path, source.judgements_file)},
-        judgement_in=judgement_in,
-        expected="four columns: query, 0, document, relevance",
-    )
-
-
-def _field(content: str, name: str) -> str:
-    """Return the text of all fields of this name, up to their end or the next field, without markup and without the
-    labels of classic topics (`<num> Number: 301`).
-
-    >>> _field("<text>lift <i>and</i> drag &lt; 1</text>", "text"), _field("<num> Number: 9 <title> Topic: heat", "num")
-    ('lift and drag < 1', '9')
-    """
-    found = re.findall(
-        rf"<{name}(?:\s[^<>]*)?>(.*?)(?=</?(?:{_TREC_FIELDS})[\s>]|\Z)", content, re.IGNORECASE | re.DOTALL
-    )
-    text = one_line(html.unescape(_MARKUP.sub(" ", " ".join(found))))
-    return re.sub(r"^(number|topic|description)\s*:\s*", "", text, flags=re.IGNORECASE)
 
 
 def _sentence_pairs(source: SentencePairsSourceConfig, bad: BadRows) -> _Collection:
@@ -376,7 +248,5 @@ def _sentence_pairs(source: SentencePairsSourceConfig, bad: BadRows) -> _Collect
 
 _READERS: dict[type, Callable[[Any, BadRows], _Collection]] = {
     BeirSourceConfig: _beir_collection,
-    SmartSourceConfig: _smart_collection,
-    TrecSourceConfig: _trec_collection,
     SentencePairsSourceConfig: _sentence_pairs,
 }

@@ -192,38 +192,6 @@ class BeirSourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CollectionSourceConfig:
-    """A collection with its documents, queries and judgements in a file each."""
-
-    path: str
-    """Folder of the files."""
-    documents_file: str
-    """File of the documents, in `path`."""
-    queries_file: str
-    """File of the queries, in `path`."""
-    judgements_file: str
-    """File that says which documents answer which query, in `path`."""
-    on_bad_row: OnBadRow
-    """Handling of malformed or repeated documents and queries, and of judgements that name unknown ones."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SmartSourceConfig(CollectionSourceConfig):
-    """SMART collection (`.I .T .W .X`, such as CISI) with a relation file of query and document numbers."""
-
-    kind: Literal["smart"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrecSourceConfig(CollectionSourceConfig):
-    """TREC collection: `<DOC><DOCNO>`, `<top><num>`, and a qrels file of four columns (Cranfield)."""
-
-    kind: Literal["trec"]
-    query_ids: Literal["number", "position"]
-    """Whether judgements name a query by its `<num>` or, as in Cranfield, by its position in the file, from 1."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SentencePairsSourceConfig:
     """Sentences and their translations: two UTF-8 files a language (`.gz` too), where line n translates line n."""
 

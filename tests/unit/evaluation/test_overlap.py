@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
+from bertline.corpus.quality.contamination import MIN_WORDS
 from bertline.evaluation.config import OverlapConfig
-from bertline.evaluation.overlap import FEWEST_WORDS, Overlap, measure_overlap
+from bertline.evaluation.overlap import Overlap, measure_overlap
 from bertline.foundation.manifests import write_manifest
 from corpora import ShardWriter
 
@@ -47,7 +48,7 @@ def test_shares_are_those_of_sets_of_word_tuples(
         corpus = corpus_of(Path(folder), [[" ".join(sentence) for sentence in one] for one in documents])
         measured = measure_overlap({"t": [" ".join(row) for row in rows]}, corpus, config, num_workers=1)["t"]
     streams = [[word for sentence in document for word in sentence] for document in documents]
-    long_enough = {place: row for place, row in enumerate(rows) if len(row) >= FEWEST_WORDS}
+    long_enough = {place: row for place, row in enumerate(rows) if len(row) >= MIN_WORDS}
     touched, hits, total = [], 0, 0
     for place, row in long_enough.items():
         n = min(measured.ngram, len(row))

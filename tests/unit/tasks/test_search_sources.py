@@ -2,54 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import search_inputs as inputs
 from bertline.foundation.errors import DataError
 from bertline.kinds.retrieval import Retrieval
-
-SMART_DOCUMENTS = """.I 1
-.T
-Editions of the
-Decimal Classification
-.A
-Comaromi, J.P.
-.W
-   The present study is a history.
-.5 of it is told.
-.X
-1	5	1
-.I 2
-.T SPACE
-Technical Libraries
-.W
-A report of 6300 acts of use.
-""".replace(" SPACE", " ")
-SMART_QUERIES = ".I 1\n.W\nWhat problems are there\nin titles?\n.I 2\n.T\nA title\n.W\nlibraries\n.B\n(JASIS)\n"
-TREC_DOCUMENTS = """<doc>
-<docno>1</docno>
-<title>lift of a
-wing</title>
-<author>brenckman,m.</author>
-<text>lift of a
-wing &amp; <b>drag</b></text>
-</doc>
-<DOC><DOCNO> FT-2 </DOCNO><HEADLINE>Heat</HEADLINE><TEXT>slabs</TEXT><TEXT>and plates</TEXT></DOC>
-"""
-TREC_QUERIES = """<xml>
-<top>
-<num> 7</num>
-<title>
-what gives
-lift
-</title>
-</top>
-<top><num> Number: 9
-<title> Topic: heat
-<desc> Description:
-long
-</top>
-"""
 
 
 @pytest.fixture
@@ -152,42 +113,43 @@ class TestBadRows:
         assert "9" not in task.collection.ids
 
 
-class TestSmart:
-    def write(self, folder, rel="     1     2\t0\t0.000000\n     2     1\t0\t0.000000\n"):
-        (folder / "docs").write_text(SMART_DOCUMENTS)
-        (folder / "queries").write_text(SMART_QUERIES)
-        (folder / "rel").write_text(rel)
-        return folder
+class TestConversion:
+    """The script in docs/howto/own-task.md."""
 
-    def test_titles_and_texts_are_read_and_other_fields_are_not(self, tmp_path, built):
-        task = built(inputs.smart_source(self.write(tmp_path)), test_fraction=1.0)
-        assert task.collection.titles == ["Editions of the Decimal Classification", "Technical Libraries"]
-        assert task.collection.texts[0] == "The present study is a history. .5 of it is told."
-        assert all_rows(task) == {
-            "1": ("What problems are there in titles?", {"2": 1}), "2": ("libraries", {"1": 1})
-        }  # fmt: skip
+    def converted(self, folder, documents, queries, judgements):
+        page = (Path(__file__).parents[3] / "docs/howto/own-task.md").read_text()
+        script = page[page.index('"""Convert a search collection') :].partition("```")[0]
+        for name, content in (("docs", documents), ("queries", queries), ("qrels", judgements), ("to_beir.py", script)):
+            (folder / name).write_text(content)
+        subprocess.run([sys.executable, "to_beir.py", "docs", "queries", "qrels", "beir"], cwd=folder, check=True)
+        return inputs.beir_source(folder / "beir")
 
-    def test_relations_of_two_columns_are_read(self, tmp_path, built):
-        judged = {each: found for each, (_, found) in all_rows(built(
-            inputs.smart_source(self.write(tmp_path, "1 2\n2 1\n")), test_fraction=1.0
-        )).items()}  # fmt: skip
-        assert {each: [doc for doc, value in found.items() if value > 0] for each, found in judged.items()} == {
-            "1": ["2"], "2": ["1"]
-        }  # fmt: skip
+    def test_a_smart_collection_has_its_titles_texts_and_relations(self, tmp_path, built):
+        documents = (
+            ".I 1\n.T\nDecimal\nClassification\n.A\nComaromi, J.P.\n.W\n  A history.\n.5 of it.\n.X\n1\t5\t1\n"
+            ".I 2\n.T \nLibraries\n.W\nA report.\n"
+        )
+        source = self.converted(
+            tmp_path, documents, ".I 1\n.W\nWhat problems?\n.I 2\n.T\nA title\n.W\nlibraries\n.B\n(J)\n",
+            "     1     2\t0\t0.000000\n     2     1\t0\t0.000000\n",
+        )  # fmt: skip
+        task = built(source, test_fraction=1.0)
+        assert task.collection.titles == ["Decimal Classification", "Libraries"]
+        assert task.collection.texts == ["A history. .5 of it.", "A report."]
+        assert all_rows(task) == {"1": ("What problems?", {"2": 1}), "2": ("libraries", {"1": 1})}
 
-
-class TestTrec:
-    def write(self, folder, qrels="1 0 1 1\n2 0 FT-2 2\n2 0 1 0\n", documents=TREC_DOCUMENTS):
-        (folder / "docs").write_text(documents)
-        (folder / "queries").write_text(TREC_QUERIES, newline="\r\n")
-        (folder / "qrels").write_text(qrels)
-        return folder
-
-    def test_elements_are_read_though_the_file_is_no_xml(self, tmp_path, built):
-        task = built(inputs.trec_source(self.write(tmp_path)), test_fraction=1.0)
+    def test_a_trec_collection_names_its_queries_by_their_position(self, tmp_path, built):
+        documents = (
+            "<doc>\n<docno>1</docno>\n<title>lift of a\nwing</title>\n<text>lift of a\nwing &amp; drag</text>\n</doc>\n"
+            "<DOC><docno> FT-2 </docno><title>Heat</title><text>slabs</text></DOC>\n"
+        )
+        queries = (
+            "<xml>\n<top>\n<num> 7</num>\n<title>\nwhat gives\nlift\n</title>\n</top>\n<top><title>heat</title></top>\n"
+        )
+        source = self.converted(tmp_path, documents, queries, "1 0 1 1\n2 0 FT-2 2\n2 0 1 0\n")
+        task = built(source, test_fraction=1.0)
         assert task.collection.ids == ["1", "FT-2"]
-        assert task.collection.texts == ["lift of a wing & drag", "slabs and plates"]
-        assert task.collection.texts_read() == ["lift of a wing & drag", "Heat slabs and plates"]
+        assert task.collection.texts_read() == ["lift of a wing & drag", "Heat slabs"]
         assert all_rows(task) == {"1": ("what gives lift", {"1": 1}), "2": ("heat", {"FT-2": 2, "1": 0})}
 
 

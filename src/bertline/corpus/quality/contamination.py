@@ -18,13 +18,13 @@ import numpy as np
 
 from bertline.corpus.files import TORN, Part, archive_kind, opened, without_compression
 from bertline.corpus.lines import MARKUP
-from bertline.corpus.quality.word_hashes import Hashes, hashes_of_documents, ngram_hashes, word_hashes
+from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, ngram_hashes, word_hashes
 from bertline.foundation.engine import Counts
 from bertline.foundation.errors import DataError
 
 NGRAM = 13
 MIN_WORDS = 4
-"""Shorter passages are not looked for: "yes, it is" stands in any corpus."""
+"""Shorter passages, and rows of tasks, are not looked for: "yes, it is" stands in any corpus."""
 _LONGEST_CELL = 10_000_000
 _LINES_LOOKED_AT = 20
 _FILE = "needles.npz"
@@ -117,23 +117,12 @@ def write_needles(paths: Sequence[str], out: Path) -> Counts:
     return {"passages": total}
 
 
-class Needles:
-    """What is looked for: hashes of n-grams by their number of words, as `write_needles` wrote them."""
+def read_needles(folder: Path) -> NgramSearch:
+    """Return the search for what `write_needles` wrote."""
+    with np.load(folder / _FILE, allow_pickle=False) as content:
+        return NgramSearch({int(length): content[length] for length in content.files})
 
-    def __init__(self, folder: Path) -> None:
-        with np.load(folder / _FILE, allow_pickle=False) as content:
-            self._by_length: dict[int, Hashes] = {int(length): content[length] for length in content.files}
 
-    def found_in(self, paragraphs: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indices of the paragraphs that contain one, in order; a passage may cross sentences of one."""
-        parts = hashes_of_documents(paragraphs)
-        words = np.concatenate([*parts, np.empty(0, np.uint64)])
-        ends = np.cumsum([len(part) for part in parts])
-        hits = []
-        for length, wanted in self._by_length.items():
-            ngrams = ngram_hashes(words, length)
-            places = np.minimum(np.searchsorted(wanted, ngrams), len(wanted) - 1)
-            starts = np.flatnonzero(wanted[places] == ngrams)
-            first, last = (np.searchsorted(ends, at, side="right") for at in (starts, starts + length - 1))
-            hits.append(first[first == last])
-        return sorted({int(index) for found in hits for index in found})
+def contaminated(paragraphs: Sequence[Sequence[str]], needles: NgramSearch) -> list[int]:
+    """Return the indices of the paragraphs that contain a passage, in order; it may cross sentences."""
+    return sorted({int(number) for _, _, numbers in needles.found_in(paragraphs) for number in numbers})

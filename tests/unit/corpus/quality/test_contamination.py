@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.corpus.quality.contamination import Needles, passages, write_needles
+from bertline.corpus.quality.contamination import contaminated, passages, read_needles, write_needles
 from bertline.corpus.quality.drops import NUM_SAMPLES
 from bertline.corpus.storage import read_documents
 from bertline.foundation.files import sha256_of_path
@@ -64,12 +64,12 @@ def test_thirteen_words_in_a_row_are_enough_and_twelve_are_not(tmp_path: Path) -
     long = sentence(1, 40).split()
     (tmp_path / "a.txt").write_text(" ".join(long))
     write_needles([str(tmp_path / "a.txt")], tmp_path)
-    needles = Needles(tmp_path)
+    needles = read_needles(tmp_path)
 
     paragraphs = [["x", " ".join(long[5:17])], ["So:", " ".join(long[7:20]), "y"], [], [" ".join(long[17:20])]]
 
-    assert needles.found_in(paragraphs) == [1]
-    assert needles.found_in([]) == []
+    assert contaminated(paragraphs, needles) == [1]
+    assert contaminated([], needles) == []
 
 
 def test_every_type_of_file_gives_its_texts(tmp_path: Path) -> None:
