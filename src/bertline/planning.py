@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from bertline.corpus.files import COMPRESSED_SUFFIXES, find_files
 from bertline.corpus.registry import CorpusConfig, key_of, readers_of
 from bertline.examples.masking import max_targets
 from bertline.examples.store import FORMAT_VERSION, KIND
+from bertline.foundation.checked import Checked, PositiveInt, above, at_least, below
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import read_json
 from bertline.foundation.formats import rough_duration, three_digits
@@ -55,35 +56,29 @@ GPUs (DeepLearningExamples). Optimistic for a slow network: see docs/howto/sever
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlanConfig:
+class PlanConfig(Checked):
     """Arguments of the planner (conf/plan.yaml)."""
 
     device: str
     """`cpu` for this machine's processor, or a GPU in `planning.GPUS`; converted to lower case."""
-    num_devices: int
+    num_devices: PositiveInt
     """Number of devices of the run; they divide the time, with an efficiency of 90 %."""
-    price_per_hour: float | None
+    price_per_hour: Annotated[float, at_least(0), below(math.inf)] | None
     """Price of one device per hour, in any currency; None omits costs."""
-    corpus_tokens: float | None
+    corpus_tokens: Annotated[float, above(0), below(math.inf)] | None
     """Number of tokens of the text, if it is not on this machine; None looks at artifacts/ and `corpus.path`."""
     pipeline: bool
     """Whether to forecast the whole default pipeline on this machine, in one line, and nothing else."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         object.__setattr__(self, "device", self.device.lower())  # users write A100
         if self.device not in (THIS_MACHINE, *GPUS):
             raise ValueError(
                 f"device is {self.device!r}, which is not in the table. Known: {THIS_MACHINE} (this machine's "
                 f"processor), {', '.join(GPUS)}. For another one take the nearest below it"
             )
-        if self.num_devices < 1:
-            raise ValueError(f"num_devices must be at least 1, found {self.num_devices}")
         if self.device == THIS_MACHINE and self.num_devices != 1:
             raise ValueError(f"num_devices is {self.num_devices}, but device is {THIS_MACHINE}, this machine: give 1")
-        if self.corpus_tokens is not None and not 0 < self.corpus_tokens < math.inf:
-            raise ValueError(f"corpus_tokens must be above 0 and finite, or null, found {self.corpus_tokens}")
-        if self.price_per_hour is not None and not 0 <= self.price_per_hour < math.inf:
-            raise ValueError(f"price_per_hour must not be negative, found {self.price_per_hour}")
 
 
 # Hardware

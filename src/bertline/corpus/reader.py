@@ -1,15 +1,26 @@
 """The settings of every corpus and of every source, and the contract of a reader."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, RulesConfig
 from bertline.foundation.bad_rows import BadRows
+from bertline.foundation.checked import (
+    Checked,
+    FractionBelowOne,
+    NonNegativeInt,
+    PositiveFraction,
+    PositiveInt,
+    above,
+    at_least,
+    below,
+)
 
 _SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 16
 
@@ -18,23 +29,17 @@ SentencesConfig = LearnedConfig | RulesConfig | LinesConfig | RegexConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NearDuplicatesConfig:
+class NearDuplicatesConfig(Checked):
     """Removal of documents that are nearly equal to an earlier one."""
 
-    threshold: float | None
+    threshold: PositiveFraction | None
     """Jaccard similarity of word n-grams from which the later document is dropped, in (0, 1]; null keeps all."""
-    ngram: int
+    ngram: PositiveInt
     """Words of an n-gram."""
-
-    def __post_init__(self) -> None:
-        if self.threshold is not None and not 0 < self.threshold <= 1:
-            raise ValueError(f"threshold must be in (0, 1], or null to keep near duplicates; found {self.threshold}")
-        if self.ngram < 1:
-            raise ValueError(f"ngram must be at least 1, found {self.ngram}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CleaningConfig:
+class CleaningConfig(Checked):
     """What is changed in text, or found in it, before it is split into sentences."""
 
     fix_mojibake: bool
@@ -44,15 +49,8 @@ class CleaningConfig:
     markup: Literal["keep", "say", "remove", "drop"]
     """Left-over markup (templates, tags, entities, placeholders, empty brackets): not looked for, counted, removed, or
     a reason to drop the document."""
-    repeated_lines: int | None
+    repeated_lines: Annotated[int, at_least(2)] | None
     """Number of documents from which a line that they share is dropped, wherever it occurs; null keeps all."""
-
-    def __post_init__(self) -> None:
-        if self.repeated_lines is not None and self.repeated_lines < 2:
-            raise ValueError(
-                "repeated_lines is a number of documents, at least 2, or null to keep all lines; found "
-                f"{self.repeated_lines}"
-            )
 
     @property
     def learns(self) -> bool:
@@ -60,23 +58,12 @@ class CleaningConfig:
         return self.join_hyphens or self.repeated_lines is not None
 
 
-class Checked:
-    """Calls `check` of every class that a configuration is made of, with those of its bases first."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        for cls in reversed(type(self).__mro__):
-            if "check" in vars(cls):
-                vars(cls)["check"](self)
-
-
 # Without slots: a class cannot have two bases with slots of their own, and those of corpora have a reader too.
 @dataclass(frozen=True, kw_only=True)
 class CorpusSettings(Checked):
     """Settings of every kind of corpus, however its text is read."""
 
-    validation_fraction: float
+    validation_fraction: FractionBelowOne
     """Fraction of document groups kept for validation, by a hash of the group. python_docs has its own split."""
     split_seed: int
     """Seed of the hash that selects validation groups."""
@@ -91,36 +78,23 @@ class CorpusSettings(Checked):
     """What is changed in the text before it is split into sentences."""
     decontaminate: tuple[str, ...] = ()
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
-    max_stub_fraction: float | None = None
+    max_stub_fraction: PositiveFraction | None = None
     """Largest share of sentences of one word, in (0, 1], judged from 1,000 sentences on; more stop the stage."""
-    min_document_characters: int
+    min_document_characters: NonNegativeInt
     """Minimum document length in characters; shorter documents are dropped and counted."""
     sentences: SentencesConfig
     """How paragraphs are split into sentences."""
-
-    def check(self) -> None:
-        """Raise ValueError for a value out of its range."""
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), found {self.validation_fraction}")
-        if self.min_document_characters < 0:
-            raise ValueError(f"min_document_characters must not be negative, found {self.min_document_characters}")
-        if self.max_stub_fraction is not None and not 0 < self.max_stub_fraction <= 1:
-            raise ValueError(f"max_stub_fraction must be in (0, 1], or null; found {self.max_stub_fraction}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSettings(Checked):
     """Settings of one of several sources."""
 
-    weight: float
-    """How often its documents are read: 2 reads each twice, 0.5 reads half of them, chosen by a hash."""
+    weight: Annotated[float, above(0), below(math.inf)]
+    """How often its documents are read: 2 reads each twice, 0.5 reads half of them, chosen by a hash. To leave a source
+    out, take it away."""
     language: str | None
     """Language of all its text, such as `en`; null if it has several, or if it does not matter."""
-
-    def check(self) -> None:
-        """Raise ValueError for a weight that is not positive."""
-        if not self.weight > 0 or self.weight == float("inf"):
-            raise ValueError(f"weight must be positive, found {self.weight}; to leave a source out, take it away")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ from bertline.corpus.readers.wikiextractor import WikiExtractorReader
 from bertline.corpus.readers.xml import XmlReader
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import ModulesReader, PythonDocsCorpusConfig
+from bertline.foundation.checked import PositiveFraction
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.plugins import with_plugins
 
@@ -59,7 +60,7 @@ class SourcesCorpusConfig(CorpusSettings):
     kind: Literal["sources"]
     sources: dict[str, SourceConfig]
     """The sources by name. They are read in the order of their names."""
-    language_exponent: float | None
+    language_exponent: PositiveFraction | None
     """Languages are read in proportion to their size to the power of this, in (0, 1]; null leaves them as they are."""
     sampling_seed: int
     """Seed of the hashes that choose the documents of a source or language that is not read as a whole."""
@@ -78,8 +79,6 @@ class SourcesCorpusConfig(CorpusSettings):
             )
         if self.language_exponent is None:
             return
-        if not 0 < self.language_exponent <= 1:
-            raise ValueError(f"language_exponent must be in (0, 1], or null; found {self.language_exponent}")
         without = [
             name
             for name, source in self.sources.items()

@@ -1,7 +1,9 @@
 """Configuration of the demo: the Python packages whose docstrings it reads, and the sources of its tasks."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from bertline.foundation.checked import Checked, above, below
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +17,7 @@ class PackageConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PythonDocsConfig:
+class PythonDocsConfig(Checked):
     """The packages and their split.
 
     Corpus and tasks share this section, because they must agree on the held-out modules.
@@ -23,14 +25,12 @@ class PythonDocsConfig:
 
     packages: tuple[PackageConfig, ...]
     """Packages whose docstrings are read."""
-    held_out_fraction: float
+    held_out_fraction: Annotated[float, above(0), below(1)]
     """Expected fraction of each package's module groups that is held out from pretraining, in (0, 1)."""
     split_seed: int
     """Seed of the hash that selects held-out groups. Another seed moves groups; growth of a package does not."""
 
-    def __post_init__(self) -> None:
-        if not 0 < self.held_out_fraction < 1:
-            raise ValueError(f"held_out_fraction must lie between 0 and 1, found {self.held_out_fraction}")
+    def check(self) -> None:
         if not self.packages:
             raise ValueError("packages is empty; name at least one package")
 

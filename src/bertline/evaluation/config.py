@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
+from bertline.foundation.checked import Checked, Fraction, PositiveInt
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OverlapConfig:
+class OverlapConfig(Checked):
     """Settings of the overlap of the tasks' test sets with the pretraining corpus, measured by word n-grams."""
 
-    min_ngram: int
+    min_ngram: PositiveInt
     """Lower bound of n; see `max_ngram`."""
     max_ngram: int
     """Bounds of n, which is the 5th percentile of the row lengths of a test set in words."""
-    flag: float
+    flag: Fraction
     """Fraction of rows with overlap above which a test set is flagged next to its score."""
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.min_ngram <= self.max_ngram:
-            raise ValueError(f"needs 1 <= min_ngram <= max_ngram, found {self.min_ngram} and {self.max_ngram}")
-        if not 0 <= self.flag <= 1:
-            raise ValueError(f"flag is a share between 0 and 1, found {self.flag}")
+    def check(self) -> None:
+        if self.min_ngram > self.max_ngram:
+            raise ValueError(f"min_ngram must not be above max_ngram, found {self.min_ngram} and {self.max_ngram}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,9 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.foundation.checked import Checked, Fraction
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExportConfig:
+class ExportConfig(Checked):
     """Settings of the exported models."""
 
     model_name: str
@@ -32,7 +34,7 @@ class ExportConfig:
     """Whether to also write `onnx/model_int8.onnx`: a quarter of the size, faster on CPUs, slightly different
     outputs. Its weights have 7 bits, which every processor adds up rightly. `vnni` also writes
     `onnx/model_int8_vnni.onnx` with 8 bits for processors with VNNI instructions (`lscpu | grep vnni`)."""
-    int8_min_agreement: float
+    int8_min_agreement: Fraction
     """Minimum fraction of equal decisions of the int8 file and the PyTorch model (for scores and vectors: Spearman's
     correlation); below it the file is not exported. The check catches broken quantization and is not a quality
     standard: disagreement bounds the loss of accuracy, and sound int8 BERTs lose one or two points (arXiv 1910.06188),
@@ -40,11 +42,9 @@ class ExportConfig:
     measure_latency: bool
     """Whether to measure the latency of batches on this machine for the card."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.int8 and not self.onnx:
             raise ValueError(f"int8 is {self.int8} and onnx is false; int8 files are made of it. Set both or none")
-        if not 0 <= self.int8_min_agreement <= 1:
-            raise ValueError(f"int8_min_agreement must be between 0 and 1, found {self.int8_min_agreement}")
         # The name occurs in code, in URLs and, followed by the task, in MLflow's registry.
         if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", self.model_name):
             raise ValueError(

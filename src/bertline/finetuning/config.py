@@ -3,18 +3,27 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bertline.foundation.validation import require_at_least
+from bertline.foundation.checked import (
+    Checked,
+    Fraction,
+    FractionBelowOne,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FineTuningConfig:
+class FineTuningConfig(Checked):
     """Hyperparameters of one fine-tuning run; a sweep may vary those that are numbers (paper, section 4 and A.3)."""
 
-    learning_rate: float
+    learning_rate: PositiveFloat
     """Peak learning rate of the head and the top layer."""
-    batch_size: int
+    batch_size: PositiveInt
     """Rows per optimizer step (windows, where a row is split into several)."""
-    num_epochs: int
+    num_epochs: NonNegativeInt
     """Number of training epochs. 0 scores the encoder untrained: an error if its head is randomly initialized."""
     warmup_fraction: float
     """Fraction of the steps used for learning rate warm-up; the rate then decays linearly to zero."""
@@ -24,31 +33,31 @@ class FineTuningConfig:
     """Dropout probability in the encoder and on the head's input."""
     max_grad_norm: float
     """Global L2 norm to which gradients are clipped."""
-    trained_layers: int | None
+    trained_layers: NonNegativeInt | None
     """Number of top layers to train along with the head: None trains all weights, 0 only the head on a frozen encoder.
     The pooler counts as part of the head. Frozen modules run without dropout."""
-    layer_decay: float
+    layer_decay: PositiveFraction
     """Learning rate of a layer as a fraction of that of the layer above; the embeddings count as the lowest layer. 1
     disables it (ELECTRA, arXiv 2003.10555, table 7: 0.8 to 0.9)."""
-    reinitialized_layers: int
+    reinitialized_layers: NonNegativeInt
     """Number of top layers to re-initialize, along with the pooler (arXiv 2006.05987, section 5); 0 for none."""
     bias_correction: bool
     """Whether AdamW corrects its bias. BERT's own optimizer does not, which makes training on small datasets unstable
     (arXiv 2006.05987, section 4)."""
-    label_smoothing: float
+    label_smoothing: FractionBelowOne
     """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers, a CRF)."""
-    focal_gamma: float
+    focal_gamma: NonNegativeFloat
     """Exponent of the focal loss, by which rows that the model is sure of count less (arXiv 1708.02002, section 3.2; 2
     worked best there); 0 is cross-entropy. An error for a task other than classification."""
     class_weights: Literal["none", "balanced"]
     """`balanced` weights each label by rows / (labels * rows of that label), counted on train: the mean weight over the
     rows is 1, and a label absent from train gets 0. An error for a task without classes."""
-    soft_weight: float
+    soft_weight: Fraction
     """Weight of the teacher's soft targets in the loss, 0 to 1; the rest is that of the labels. Without a teacher
     (`tasks.NAME.teacher`) nothing reads it."""
-    soft_temperature: float
+    soft_temperature: PositiveFloat
     """What the logits of teacher and student are divided by in the loss of soft targets (arXiv 1503.02531)."""
-    early_stopping_epochs: int | None
+    early_stopping_epochs: PositiveInt | None
     """Number of epochs without a better dev score after which to stop, keeping the weights of the best epoch. None
     trains all epochs and keeps the weights of the last."""
     fewest_steps: int = 0
@@ -58,16 +67,3 @@ class FineTuningConfig:
     """What is trained: `full` the encoder with a head on its first position; `frozen` a linear classifier on the
     encoder's vectors; `contrastive` the same after vectors of one label were moved together (of pairs, read as one
     text). The last two are for classification with one label a row."""
-
-    def __post_init__(self) -> None:
-        require_at_least(self, batch_size=1, num_epochs=0, reinitialized_layers=0, trained_layers=0, focal_gamma=0)
-        require_at_least(self, early_stopping_epochs=1)
-        for name, fits, wanted in (
-            ("learning_rate", self.learning_rate > 0, "positive"),
-            ("layer_decay", 0 < self.layer_decay <= 1, "above 0 and at most 1"),
-            ("label_smoothing", 0 <= self.label_smoothing < 1, "at least 0 and below 1"),
-            ("soft_weight", 0 <= self.soft_weight <= 1, "from 0 to 1"),
-            ("soft_temperature", self.soft_temperature > 0, "positive"),
-        ):
-            if not fits:
-                raise ValueError(f"{name} must be {wanted}, found {getattr(self, name)}")

@@ -49,13 +49,6 @@ class _Problems(NamedTuple):
     values: list[str]
 
 
-def require_at_least(config: object, **least: float) -> None:
-    """Raise ValueError for the first of these settings that is below its least value; None is allowed."""
-    for name, smallest in least.items():
-        if (value := getattr(config, name)) is not None and not value >= smallest:
-            raise ValueError(f"{name} must be at least {smallest}, found {value}")
-
-
 def to_mapping(config: Any) -> dict[str, Any]:
     """Convert a configuration dataclass to plain data for YAML or JSON (tuples become lists)."""
     return json.loads(json.dumps(dataclasses.asdict(config)))

@@ -28,6 +28,7 @@ from bertline.encoding.sequences import (
 )
 from bertline.encoding.token_marks import NUM_MATCHES, with_shared_marked
 from bertline.foundation.bad_rows import BadRows
+from bertline.foundation.checked import NonNegativeInt, PositiveFloat
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.foundation.progress import warn
@@ -83,29 +84,26 @@ class ClassificationTaskConfig(BaseTaskConfig):
     ]  # fmt: skip
     """Metric on dev that selects trials; higher is better, hence the negative losses. `f1` and `f_beta` are of the
     second of two labels (MRPC, QQP), as are `auroc` and `average_precision`, which are means over more labels."""
-    beta: float | None = None
+    beta: PositiveFloat | None = None
     """Weight of recall relative to precision in `f_beta` (2 favours recall, 0.5 precision); None: it is not scored."""
     threshold_metric: Literal["accuracy", "balanced_accuracy", "macro_f1", "matthews", "f1", "f_beta"] | None = None
     """With two labels: metric on dev that chooses the probability from which on the second is predicted; None predicts
     the likelier. With `multi_label`, `metric` chooses the threshold."""
     long_texts: Literal["truncate", "windows"]
     """`windows` splits a long text into overlapping windows and averages their probabilities."""
-    window_overlap: int
+    window_overlap: NonNegativeInt
     """Number of tokens that consecutive windows share."""
     shared_tokens: Literal["plain", "marked"]
     """`marked` (pairs only) gives tokens that match the other text, wholly or in part, token types of their own. It
     helps a small encoder in tasks where overlap matters. Only bertline sets these token types."""
 
-    def __post_init__(self) -> None:
-        BaseTaskConfig.__post_init__(self)
+    def check(self) -> None:
         # With several labels per row, a single label is still a binary decision.
         check_labels(self.labels, least=1 if self.multi_label else 2)
         if self.multi_label and self.metric not in ("accuracy", "macro_f1", "micro_f1"):
             raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
         if "f_beta" in (self.metric, self.threshold_metric) and self.beta is None:
             raise ValueError("f_beta needs beta, the weight of recall: 2 favours it, 0.5 favours precision")
-        if self.beta is not None and self.beta <= 0:
-            raise ValueError(f"beta must be above 0, found {self.beta}")
         if self.threshold_metric is not None and self.multi_label:
             raise ValueError("threshold_metric is for one label a row; with multi_label, metric chooses the threshold")
         self.check_two_labels(self.labels)
@@ -117,9 +115,9 @@ class ClassificationTaskConfig(BaseTaskConfig):
                 "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"
             )
         # In a pair, the longer text may get only half of the sequence. `Layout.room` is exact.
-        if self.long_texts == "windows" and not 0 <= self.window_overlap < (self.max_length - 3) // 2:
+        if self.long_texts == "windows" and self.window_overlap >= (self.max_length - 3) // 2:
             raise ValueError(
-                f"window_overlap must be at least 0 and, for long_texts: windows, below half of max_length, found "
+                f"window_overlap must be below half of max_length with long_texts: windows, found "
                 f"{self.window_overlap} with max_length {self.max_length}"
             )
 

@@ -19,9 +19,9 @@ from bertline.corpus.sentences import split_sentences
 from bertline.demo.docstrings import ModuleDocs
 from bertline.encoding.sequences import Part, Sequences, assembled, outputs_of, tensors, window_starts
 from bertline.foundation.bad_rows import BadRow, BadRows
+from bertline.foundation.checked import NonNegativeInt, PositiveInt
 from bertline.foundation.errors import DataError
 from bertline.foundation.text_files import decoded_text
-from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.html import escape, quote, shortened, sureness
 from bertline.kinds.inputs import require_pairs, row_ids
@@ -54,18 +54,16 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
 
     kind: Literal["question_answering"]
     source: SquadSourceConfig
-    window_overlap: int
+    window_overlap: NonNegativeInt
     """Number of context tokens that consecutive windows share (BERT's `doc_stride` counts the others)."""
-    max_question_length: int
+    max_question_length: PositiveInt
     """Maximum length of a question in tokens; longer questions are truncated at the end."""
-    max_answer_length: int
+    max_answer_length: PositiveInt
     """Maximum length of an answer in tokens."""
     metric: Literal["f1", "exact_match"]
     """Metric on dev that selects trials; higher is better."""
 
-    def __post_init__(self) -> None:
-        BaseTaskConfig.__post_init__(self)
-        require_at_least(self, window_overlap=0, max_question_length=1, max_answer_length=1)
+    def check(self) -> None:
         # [CLS] and two [SEP]; `Layout.room` is exact, with the special tokens of a tokenizer.
         room = self.max_length - self.max_question_length - 3
         if self.window_overlap >= room:

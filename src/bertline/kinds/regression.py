@@ -50,8 +50,7 @@ class RegressionTaskConfig(BaseTaskConfig):
     metric: Literal["pearson", "spearman"]
     """Metric on dev that selects trials; higher is better."""
 
-    def __post_init__(self) -> None:
-        BaseTaskConfig.__post_init__(self)
+    def check(self) -> None:
         if not self.low < self.high:
             raise ValueError(f"low must be below high, found {self.low} and {self.high}")
         if self.head == "cosine" and self.source.text_pair_column is None:

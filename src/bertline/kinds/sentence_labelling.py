@@ -23,7 +23,6 @@ from bertline.encoding.sequences import Sequences, outputs_of, padded, tensors
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
-from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import Batch, Calibration, LossOptions, Rows, Statistics, TaskKind, list_of
 from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
 from bertline.kinds.html import escape, quote, shortened, sureness
@@ -76,10 +75,8 @@ class SentenceLabellingTaskConfig(BaseTaskConfig):
     metric: Literal["accuracy", "macro_f1"]
     """Metric on dev that selects trials, over all sentences; higher is better."""
 
-    def __post_init__(self) -> None:
-        BaseTaskConfig.__post_init__(self)
+    def check(self) -> None:
         check_labels(self.labels, least=2)
-        require_at_least(self, max_length=3)  # [CLS], a token and [SEP]
 
 
 @dataclass(frozen=True, slots=True)

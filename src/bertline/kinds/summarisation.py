@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.bad_rows import BadRow, BadRows
+from bertline.foundation.checked import PositiveInt
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.foundation.validation import require_at_least
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics
 from bertline.kinds.html import escape, plain, quote, shortened
 from bertline.kinds.sentence_labelling import (
@@ -48,14 +48,10 @@ class SummarisationTaskConfig(BaseTaskConfig):
 
     kind: Literal["summarisation"]
     source: SummariesSourceConfig
-    num_sentences: int
+    num_sentences: PositiveInt
     """Number of sentences of a summary."""
     metric: Literal["rouge1", "rouge2", "rougeL"]
     """Metric on dev that selects trials; higher is better."""
-
-    def __post_init__(self) -> None:
-        BaseTaskConfig.__post_init__(self)
-        require_at_least(self, num_sentences=1, max_length=3)  # [CLS], a token and [SEP]
 
 
 class SummarisedDocument(NamedTuple):

@@ -54,8 +54,7 @@ class TokenClassificationTaskConfig(WordTaskConfig):
     metric: Literal["entity_f1"]
     """Metric on dev that selects trials; higher is better."""
 
-    def __post_init__(self) -> None:
-        WordTaskConfig.__post_init__(self)
+    def check(self) -> None:
         if self.outside_margin == "dev" and self.head == "crf":
             raise ValueError("outside_margin: dev is for head: softmax; a CRF decides on whole label sequences")
         for key in ("text_pair_column", "label_columns", "label_pattern", "label_separator", "extra_tests"):

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Annotated, Literal
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.foundation.validation import require_at_least
+from bertline.foundation.checked import Checked, PositiveFloat, PositiveInt, at_least
 from bertline.tasks.config import BaseTaskConfig, ChoiceSpace, LogUniformSpace, SpaceConfig
 
 
@@ -50,7 +50,7 @@ class MedianPrunerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HalvingPrunerConfig:
+class HalvingPrunerConfig(Checked):
     """Of the trials that reach a rung, only the best continue.
 
     `successive_halving` is asynchronous (arXiv 1810.05934). `hyperband` (arXiv 1603.06560) divides the trials among
@@ -61,23 +61,19 @@ class HalvingPrunerConfig:
     """
 
     kind: Literal["successive_halving", "hyperband"]
-    reduction_factor: int
+    reduction_factor: Annotated[int, at_least(2)]
     """One in `reduction_factor` trials continues past a rung; each rung is this many times further than the last."""
-    num_rungs: int
+    num_rungs: PositiveInt
     """Number of rungs before the end: with a factor of 2 and 3 rungs, at 1/8, 1/4 and 1/2 of the schedule."""
-
-    def __post_init__(self) -> None:
-        if self.reduction_factor < 2 or self.num_rungs < 1:
-            raise ValueError("reduction_factor must be at least 2 and num_rungs at least 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SweepConfig:
+class SweepConfig(Checked):
     """Configuration of the sweep of each task."""
 
     seed: int
     """Seed of the search; the repeated runs have seeds that follow from it."""
-    num_trials: int
+    num_trials: PositiveInt
     """Number of trials of the search of each task; a task's own (`tasks.NAME.num_trials`) comes first."""
     sampler: PlannedSamplerConfig | ModelSamplerConfig
     pruner: NoPrunerConfig | MedianPrunerConfig | HalvingPrunerConfig
@@ -87,11 +83,11 @@ class SweepConfig:
     """Fields of `fine_tuning` that trials vary."""
     task_spaces: bool
     """Whether entries of a task's own `space` come before those of the same name here; else only these are searched."""
-    num_best: int
+    num_best: PositiveInt
     """Number of best configurations to repeat over seeds; the one with the best mean on dev wins."""
-    num_seeds: int
+    num_seeds: PositiveInt
     """Number of runs of each of the best configurations, one per seed; the spread is computed over them."""
-    num_label_efficiency_seeds: int
+    num_label_efficiency_seeds: PositiveInt
     """Number of runs at each other training size (`tasks.NAME.label_efficiency_rows`)."""
     precision: Literal["auto", "fp32", "bf16"]
     """Dtype of fine-tuning; auto: bf16 if the hardware computes it natively, else fp32."""
@@ -99,10 +95,10 @@ class SweepConfig:
     """Whether to run the same trials with the encoder's weights initialised randomly. `up_to_small`: only for encoders
     pretrained here with at most 4 layers of hidden size 512 (BERT-small); for larger ones and public checkpoints it
     costs as much as the encoder's trials, and the answer is known."""
-    random_weights_epochs: tuple[float, ...]
+    random_weights_epochs: tuple[PositiveFloat, ...]
     """Numbers of epochs for trials from random weights, as multiples of the encoder's: at least three different ones,
     from which dev chooses."""
-    random_weights_seeds: int | None
+    random_weights_seeds: PositiveInt | None
     """Number of runs of each of the best configurations from random weights, at most `num_seeds`; None: `num_seeds`.
     The significance test takes the number of runs into account."""
     encoders: tuple[str, ...]
@@ -127,18 +123,16 @@ class SweepConfig:
     """Number of rows from which on half of dev chooses nothing in classification with one label a row, so that sets of
     labels (`bertline predict coverage=`) hold the right one as often as asked; 0 never, and it is so approximately."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         known = {field.name for field in fields(FineTuningConfig)}
         for name in self.space:
             if name not in known:
                 raise ValueError(f"space.{name} is not a field of fine_tuning; known: {', '.join(sorted(known))}")
-        if len(set(self.random_weights_epochs)) < 3 or min(self.random_weights_epochs) <= 0:
+        if len(set(self.random_weights_epochs)) < 3:
             raise ValueError(
-                f"random_weights_epochs must have at least three different multiples above 0, such as [0.5, 1, 2], "
+                f"random_weights_epochs must have at least three different multiples, such as [0.5, 1, 2], "
                 f"found {list(self.random_weights_epochs)}"
             )
-        require_at_least(self, num_trials=1, num_best=1, num_seeds=1, num_label_efficiency_seeds=1)
-        require_at_least(self, random_weights_seeds=1)
 
     def deciding(self, name: str, task: BaseTaskConfig, field: str) -> str:
         """Return the key of the configuration that decides a hyperparameter of a task."""

@@ -1,57 +1,57 @@
 """Settings that all kinds of tasks share; `kinds/NAME.py` has those of each kind."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from bertline.foundation.validation import require_at_least
+from bertline.foundation.checked import Checked, NonNegativeInt, PositiveFloat, PositiveInt, at_least
 
 Pooling = Literal["mean", "cls"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChoiceSpace:
+class ChoiceSpace(Checked):
     """A hyperparameter that takes one of a list of values."""
 
     kind: Literal["choice"]
     values: tuple[float, ...]
     """Values to choose from."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if not self.values:
             raise ValueError("values is empty; give at least one")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogUniformSpace:
+class LogUniformSpace(Checked):
     """A hyperparameter sampled log-uniformly between two positive bounds."""
 
     kind: Literal["log_uniform"]
-    low: float
+    low: PositiveFloat
     """Lower bound."""
     high: float
     """Upper bound."""
 
-    def __post_init__(self) -> None:
-        if not 0 < self.low < self.high:
-            raise ValueError(f"log_uniform needs 0 < low < high, found {self.low} and {self.high}")
+    def check(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, found {self.low} and {self.high}")
 
 
 SpaceConfig = ChoiceSpace | LogUniformSpace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BaseTaskConfig:
+class BaseTaskConfig(Checked):
     """Settings that all kinds of tasks share."""
 
-    max_length: int
-    """Maximum number of tokens of a sequence."""
-    num_train_rows: int | None
+    max_length: Annotated[int, at_least(3)]
+    """Maximum number of tokens of a sequence: at least [CLS], one token and [SEP]."""
+    num_train_rows: PositiveInt | None
     """Number of rows used for training (questions, sentences or queries, depending on the task); None uses all."""
     label_efficiency_rows: tuple[int, ...]
     """Additional training set sizes at which the best configuration is scored; empty for none."""
-    max_dev_rows: int | None
+    max_dev_rows: PositiveInt | None
     """Maximum number of dev rows; see `max_test_rows`."""
-    max_test_rows: int | None
+    max_test_rows: PositiveInt | None
     """Maximum number of rows of dev, and of each test split. `split_seed` decides which rows are kept; dropped rows are
     counted. None keeps all."""
     dev_fraction: float
@@ -72,7 +72,7 @@ class BaseTaskConfig:
     unlabelled: str | None
     """File of rows without labels, which have the teacher's soft targets alone: CSV, TSV, JSONL or Parquet with the
     columns of the texts (of the source, or those that `bertline predict` reads). None: none."""
-    num_trials: int | None
+    num_trials: PositiveInt | None
     """Number of trials of this task's study; None uses `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
     """Task-specific search space; with `sweep.task_spaces` each entry replaces that of the same name in `sweep.space`,
@@ -80,8 +80,7 @@ class BaseTaskConfig:
     fine_tuning: dict[str, float | int | str | None]
     """Task-specific values for fields of `sweep.fine_tuning`."""
 
-    def __post_init__(self) -> None:
-        require_at_least(self, num_train_rows=1, max_dev_rows=1, max_test_rows=1, num_trials=1, max_length=1)
+    def check(self) -> None:
         if self.unlabelled is not None and self.teacher is None:
             raise ValueError("unlabelled rows are learnt from a teacher alone; name the folder of one (teacher)")
 
@@ -102,15 +101,13 @@ class WordTaskConfig(BaseTaskConfig):
     which it is predicted."""
     word_case: Literal["plain", "marked"]
     """`marked` shows a lower-casing encoder which words have capitals, through separate token types."""
-    window_overlap: int
+    window_overlap: NonNegativeInt
     """Number of tokens that consecutive windows of a sentence longer than `max_length` share."""
 
-    def __post_init__(self) -> None:
-        # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
-        BaseTaskConfig.__post_init__(self)
+    def check(self) -> None:
         room = self.max_length - 2  # [CLS] and [SEP]; `Layout.room` is exact, with the special tokens of a tokenizer
-        if not 0 <= self.window_overlap < room:
+        if self.window_overlap >= room:
             raise ValueError(
-                f"window_overlap must be at least 0 and below the {room} tokens that a window of max_length="
+                f"window_overlap must be below the {room} tokens that a window of max_length="
                 f"{self.max_length} holds besides [CLS] and [SEP], found {self.window_overlap}"
             )

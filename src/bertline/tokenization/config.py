@@ -1,17 +1,13 @@
 """Configuration of the tokenizer stage."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from bertline.foundation.validation import require_at_least
-
-MIN_VOCAB_SIZE = 100
-_MIN_BYTE_VOCAB_SIZE = 261
-"""256 bytes and five special tokens."""
+from bertline.foundation.checked import Checked, PositiveInt, at_least
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _WordsConfig:
+class _WordsConfig(Checked):
     user_words: tuple[str, ...] | str
     """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line. Empty for a
     byte-level BPE and for an existing vocabulary."""
@@ -29,11 +25,11 @@ class _WordsConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _TrainedConfig(_WordsConfig):
-    vocab_size: int
-    """Number of tokens, including the five special tokens and, of a byte-level BPE, all 256 bytes."""
-    min_frequency: int
+    vocab_size: Annotated[int, at_least(100)]
+    """Number of tokens, including the five special tokens."""
+    min_frequency: PositiveInt
     """Minimum count of a pair of subwords to be merged."""
-    sample_characters: int
+    sample_characters: PositiveInt
     """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
 
 
@@ -56,11 +52,8 @@ class TrainedTokenizerConfig(_TrainedConfig):
     strip_accents: bool | None
     """Whether to strip accents; None means the value of `lowercase`, but keeps them in a text of a script in which they
     are vowels or make other letters (Devanagari, Thai, Cyrillic). False keeps them in an uncased vocabulary."""
-    max_alphabet: int
+    max_alphabet: PositiveInt
     """Maximum number of distinct characters to keep, the most frequent ones; rarer ones become [UNK]."""
-
-    def __post_init__(self) -> None:
-        require_at_least(self, vocab_size=MIN_VOCAB_SIZE, min_frequency=1, sample_characters=1, max_alphabet=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,10 +61,11 @@ class ByteBpeTokenizerConfig(_TrainedConfig):
     """A byte-level BPE, as RoBERTa has, trained on the train split of the corpus: no text is unknown to it."""
 
     kind: Literal["byte_bpe"]
+    vocab_size: Annotated[int, at_least(261)]
+    """Number of tokens, including the five special tokens and all 256 bytes."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         self._refuse_user_words("only a WordPiece vocabulary takes words that are never split")
-        require_at_least(self, vocab_size=_MIN_BYTE_VOCAB_SIZE, min_frequency=1, sample_characters=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +76,7 @@ class ExistingTokenizerConfig(_GivenConfig):
     path: str
     """A `vocab.txt`, a folder that contains one or a `tokenizer.json`, or a hub name."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         self._refuse_user_words(
             "an existing vocabulary cannot grow. Add words to it with tokenizer=extended "
             "pretrain.start_from=/path/to/checkpoint"
@@ -99,20 +93,19 @@ class ExtendedTokenizerConfig(_GivenConfig):
     kind: Literal["extended"]
     path: str | None
     """The checkpoint: a folder or hub name, that of `pretrain.start_from`."""
-    num_new: int
+    num_new: PositiveInt
     """Maximum number of new words beside those of `user_words`; a text with fewer gives fewer."""
-    min_frequency: int
+    min_frequency: PositiveInt
     """Minimum count of a new word: an embedding that is seldom read is hardly trained."""
-    sample_characters: int
+    sample_characters: PositiveInt
     """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.path is None:
             raise ValueError(
                 "path is null, but a vocabulary is extended with words for the checkpoint that it belongs to. Name the "
                 "checkpoint: pretrain.start_from=/path/to/checkpoint (tokenizer.path follows it)"
             )
-        require_at_least(self, num_new=1, min_frequency=1, sample_characters=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -165,8 +165,8 @@ def test_the_language_of_a_row_comes_from_a_column(texts: Path, tmp_path: Path) 
     [
         ({"sources": {}}, r"sources is empty; add one with \+source@corpus.sources.NAME=text"),
         ({"language_exponent": 0.7}, "no language is given for wiki, novels"),
-        ({"language_exponent": 1.5}, r"must be in \(0, 1\], or null; found 1.5"),
-        ({"wiki": {"weight": 0.0}}, "weight must be positive, found 0.0"),
+        ({"language_exponent": 1.5}, "must be above 0 and at most 1, found 1.5"),
+        ({"wiki": {"weight": 0.0}}, "weight must be above 0 and below inf, found 0.0"),
         ({"wiki": {"kind": "docx"}}, "corpus.sources.wiki.kind is 'docx'; expected one of csv, hub"),
         ({"wiki": {"validation_fraction": 0.1}}, "corpus.sources.wiki.validation_fraction is not a known key"),
     ],
