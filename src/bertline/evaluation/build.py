@@ -1,8 +1,7 @@
 """The stage `evaluate`: a report from the template `report.html`, its figures as files, and curves for `dvc plots`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from bertline.evaluation.charts import Captioned, dropped_charts, pretraining_ch
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.html import in_unit, metric_name, rendered, score, test_score
-from bertline.evaluation.overlap import Overlap, Overlaps, measure_overlap
+from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.task_section import TaskSection
 from bertline.foundation import verdicts
 from bertline.foundation.files import folder_written_atomically, write_atomically
@@ -59,8 +58,7 @@ def build_evaluation(
         )
         for task in facts.tasks
     ]
-    of_tasks = (task.charts for task in tasks)
-    charts = [*pretraining, *dropped, *(one for of in of_tasks for one in (*of.scores, *of.trials, *of.vectors))]
+    charts = [*pretraining, *dropped, *(one for task in tasks for of in task.charts.values() for one in of)]
     headline = headline_figures(facts, overlaps)
     page = report_page(
         facts, tasks, pipeline, pretraining=pretraining, dropped=dropped, num_documents=config.num_documents
@@ -83,10 +81,10 @@ def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfi
     overlaps: Overlaps = {task.name: {} for task in facts.tasks}
     if pipeline.corpus is None or not places:
         return overlaps  # the pretraining text of a checkpoint is unknown
-    texts = {}
-    for task, split in places:
-        kind = kind_named(task.manifest["task_kind"])
-        texts[f"{task.name}/{split}"] = kind.stored_rows(task.folder, split).texts_read()
+    texts = {
+        f"{task.name}/{split}": kind_named(task.manifest["task_kind"]).stored_rows(task.folder, split).texts_read()
+        for task, split in places
+    }
     measured = measure_overlap(texts, pipeline.corpus, config.overlap, num_workers=num_workers)
     for task, split in places:
         overlaps[task.name][split] = measured[f"{task.name}/{split}"]
@@ -97,39 +95,38 @@ def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]
     """Return the figures of pretraining, and for each task the score, its spread, every baseline and the overlap."""
     figures: dict[str, float | int] = {}
     if not facts.taken_from:  # held-out scores, then the measured baselines and the distances below them
-        training, scores = facts.training, shown_means(facts.pretrained_by)
+        training, scores = facts.training, shown_means(facts.objective)
         figures |= {f"val/{shown.name}": training[f"val/{shown.name}"] for shown in scores}
-        for term in facts.pretrained_by.terms:
+        for term in facts.objective.terms:
             if term.figure is not None:
                 figures[term.figure] = training[term.figure]
                 figures[f"below_{term.figure}"] = training[term.figure] - training[f"val/{term.name}"]
     for task in facts.tasks:
-        figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task).items()}
+        figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task)}
         for split, overlap in overlaps.get(task.name, {}).items():
             figures[f"{task.name}/overlap/{split}_rows"] = overlap.share_of_rows
             figures[f"{task.name}/overlap/{split}_ngrams"] = overlap.share_of_ngrams
     return figures
 
 
-def _task_figures(task: TaskFacts) -> dict[str, float | int]:
-    figures: dict[str, float | int] = {}
-    metric = task.metric
+def _task_figures(task: TaskFacts) -> Iterator[tuple[str, float | int]]:
+    metric, conclusion = task.metric, task.result["conclusion"]
     for arm, content in task.arms().items():
-        figures[f"{arm}/{metric}_mean"] = content["test_mean"]
+        yield f"{arm}/{metric}_mean", content["test_mean"]
         if content["test_std"] is not None:
-            figures[f"{arm}/{metric}_std"] = content["test_std"]
+            yield f"{arm}/{metric}_std", content["test_std"]
         for split in task.result["test_splits"][1:]:
-            figures[f"{arm}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
+            yield f"{arm}/{split}/{metric}_mean", content["scores"][split][task.metric]["mean"]
     for baseline, content in task.result["baselines"].items():
-        figures[f"{baseline}/{metric}"] = content["test"]
-    # 1: better, 0: not shown, -1: worse; comparisons without a verdict are omitted.
+        yield f"{baseline}/{metric}", content["test"]
     others = [arm for arm in task.arms() if arm not in ("encoder", "combined")]
-    comparisons = {f"beats_{arm}": task.result["comparisons"][arm] for arm in others}
-    comparisons["beats_strongest"] = task.result["conclusion"].get("encoder", {})
-    comparisons["combined_beats_strongest"] = task.result["conclusion"].get("combined", {})
-    return figures | {
-        key: verdicts.AS_NUMBER[found["verdict"]] for key, found in comparisons.items() if "verdict" in found
+    compared = {
+        **{f"beats_{arm}": task.result["comparisons"][arm] for arm in others},
+        "beats_strongest": conclusion.get("encoder", {}),
+        "combined_beats_strongest": conclusion.get("combined", {}),
     }
+    # 1: better, 0: not shown, -1: worse; comparisons without a verdict are omitted.
+    yield from ((key, verdicts.AS_NUMBER[one["verdict"]]) for key, one in compared.items() if "verdict" in one)
 
 
 def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
@@ -144,7 +141,7 @@ def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
     loss = _by_step(facts, {"train": f"train/{MLM_LOSS.name}", "validation": f"val/{MLM_LOSS.name}"})
     loss.assign(unigram=facts.baselines.get(MLM_LOSS.name)).to_csv(curves / f"{MLM_LOSS.name}.csv")
     # Of a checkpoint that is fine-tuned as it is, one table with only a header is there, since `dvc.yaml` names it.
-    for metric in (MLM_ACCURACY,) if facts.taken_from else facts.pretrained_by.metrics:
+    for metric in (MLM_ACCURACY,) if facts.taken_from else facts.objective.metrics:
         if metric.share_of:
             table = _by_step(facts, {"train": f"train/{metric.name}", "validation": f"val/{metric.name}"})
             table.to_csv(curves / "accuracy" / f"{metric.name}.csv")
@@ -170,11 +167,10 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
     found = {}
     for split in task.result["test_splits"]:
         path = sweep / ("predictions.parquet" if split == "test" else f"predictions_{split}.parquet")
-        if not path.exists() or "correct" not in pq.read_schema(path).names:
-            continue
-        values = pq.read_table(path, columns=["correct"])["correct"].to_pylist()
-        if all(value is not None and 0 <= value <= 1 for value in values):
-            found[split] = [float(value) for value in values]
+        if path.exists() and "correct" in pq.read_schema(path).names:
+            values = pq.read_table(path, columns=["correct"])["correct"].to_pylist()
+            if all(value is not None and 0 <= value <= 1 for value in values):
+                found[split] = values
     return found
 
 
@@ -198,13 +194,18 @@ def report_page(
 ) -> str:
     """Return the report as one file without other files, with charts of `pretraining` and of what was `dropped` from
     the corpus, and `num_documents` sample documents with their tokens."""
+    few = len(tasks) <= _FEW_TASKS
     return rendered(
         "report.html",
         title=facts.title,
         facts=facts,
         training=facts.training,
         family=FAMILIES[facts.params.get("model", {}).get("family", "bert")],
-        overview=Overview(facts, tasks),
+        held_out="" if facts.taken_from else held_out(facts),
+        tiles_shown=[*(() if facts.taken_from else tiles(facts)), *(_tile(task) for task in tasks if few)],
+        task_table=(_TASK_HEAD, [_task_row(task) for task in tasks]),
+        frames=_frames(facts),
+        few=few,
         tasks=tasks,
         pretraining=pretraining,
         dropped=dropped,
@@ -216,72 +217,61 @@ def report_page(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """What the report says of several facts together."""
+def held_out(facts: Facts) -> str:
+    """Return the objective's summary of the held-out scores, compared with its baselines."""
+    values = {}
+    for shown in shown_means(facts.objective):
+        value = facts.training[f"val/{shown.name}"]
+        values[shown.name] = in_unit(value, shown.unit)
+        if shown.name in facts.baselines:
+            baseline = facts.baselines[shown.name]
+            side = "below" if value <= baseline else "above"
+            values[f"{shown.name}_baseline"] = in_unit(baseline, shown.unit)
+            values[f"{shown.name}_margin"] = f"{in_unit(abs(baseline - value), shown.unit)} {side}"
+    return str(facts.objective.summary.format(**values))
 
-    facts: Facts
-    tasks: Sequence[TaskSection]
 
-    @property
-    def few(self) -> bool:
-        """Whether each task gets a second sentence and a tile."""
-        return len(self.tasks) <= _FEW_TASKS
+def tiles(facts: Facts) -> list[tuple[str, str, str]]:
+    """Return value, name and note of the main figures of pretraining."""
+    found = []
+    for shown in shown_means(facts.objective):
+        if shown.name in facts.baselines:
+            note = f"{shown.baseline} {in_unit(facts.baselines[shown.name], shown.unit)}"
+        else:
+            vocab_size = count(facts.tokenizer["vocab_size"])
+            note = shown.note.format(vocab_size=vocab_size) if isinstance(shown, Metric) else ""
+        found.append((in_unit(facts.training[f"val/{shown.name}"], shown.unit), shown.title, note))
+    return found
 
-    @property
-    def held_out(self) -> str:
-        """The objective's summary of the held-out scores, compared with its baselines."""
-        baselines, values = self.facts.baselines, {}
-        for shown in shown_means(self.facts.pretrained_by):
-            value = self.facts.training[f"val/{shown.name}"]
-            values[shown.name] = in_unit(value, shown.unit)
-            if shown.name in baselines:
-                below = baselines[shown.name] - value
-                margin = f"{in_unit(abs(below), shown.unit)} {'below' if below >= 0 else 'above'}"
-                values[f"{shown.name}_baseline"] = in_unit(baselines[shown.name], shown.unit)
-                values[f"{shown.name}_margin"] = margin
-        return self.facts.pretrained_by.summary.format(**values)
 
-    def tiles(self) -> list[tuple[str, str, str]]:
-        """Return value, name and note of the main figures: of pretraining, and of each task if these are few."""
-        tiles = []
-        for shown in () if self.facts.taken_from else shown_means(self.facts.pretrained_by):
-            known = self.facts.baselines.get(shown.name)
-            if known is not None:
-                note = f"{shown.baseline} {in_unit(known, shown.unit)}"
-            else:
-                vocab_size = count(self.facts.tokenizer["vocab_size"])
-                note = shown.note.format(vocab_size=vocab_size) if isinstance(shown, Metric) else ""
-            tiles.append((in_unit(self.facts.training[f"val/{shown.name}"], shown.unit), shown.title, note))
-        return tiles + [_tile(task) for task in self.tasks if self.few]
+_TASK_HEAD = (
+    "task", "test", "winner", "this encoder", "combined", "random weights", "best other encoder",
+    "strongest simple opponent", "read in pretraining?",
+)  # fmt: skip
 
-    def task_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return head and rows of a table with each task's score next to the other arms and the strongest opponent."""
-        head = ["task", "test", "winner", "this encoder", "combined", "random weights", "best other encoder"]
-        head += ["strongest simple opponent", "read in pretraining?"]
-        rows = []
-        for section in self.tasks:
-            task = section.facts
-            arms, baselines, titles = task.arms(), task.baselines(), task.titles()
-            names = ("encoder", "combined", "random_weights")
-            cells = {name: test_score(arms[name]) if name in arms else "–" for name in names}
-            rivals = sorted((arm["dev_mean"], name) for name, arm in arms.items() if name.startswith("encoder_"))
-            cells["rival"] = f"{test_score(arms[rivals[-1][1]])} ({titles[rivals[-1][1]]})" if rivals else "–"
-            best = task.result["conclusion"]["opponent"]
-            cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
-            verdict, winners = _verdict(task.result["conclusion"])
-            cells |= {winner: Markup("<b>{}</b>").format(cells[winner]) for winner in winners}
-            note = _overlap_note(section.overlaps.values()) or "–"
-            rows.append([task.name, metric_name(task.metric), verdict, *cells.values(), note])
-        return head, rows
 
-    def blanks(self) -> dict[str, list[dict[str, Any]]]:
-        """Return by sentence its predictions: the first, the last and some evenly spaced between."""
-        sentences: dict[str, list[dict[str, Any]]] = {}
-        for row in self.facts.mask_predictions:
-            sentences.setdefault(row["sentence"], []).append(row)
-        places = {name: np.linspace(0, len(rows) - 1, min(len(rows), _FRAMES)) for name, rows in sentences.items()}
-        return {name: [rows[round(place)] for place in places[name]] for name, rows in sentences.items()}
+def _task_row(section: TaskSection) -> list[str]:
+    """Return a task's score next to the other arms and the strongest opponent, by `_TASK_HEAD`."""
+    task = section.facts
+    arms, baselines, titles = task.arms(), task.baselines(), task.titles()
+    names = ("encoder", "combined", "random_weights")
+    cells = {name: test_score(arms[name]) if name in arms else "–" for name in names}
+    rivals = sorted((arm["dev_mean"], name) for name, arm in arms.items() if name.startswith("encoder_"))
+    cells["rival"] = f"{test_score(arms[rivals[-1][1]])} ({titles[rivals[-1][1]]})" if rivals else "–"
+    best = task.result["conclusion"]["opponent"]
+    cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
+    verdict, winners = _verdict(task.result["conclusion"])
+    cells |= {winner: Markup("<b>{}</b>").format(cells[winner]) for winner in winners}
+    return [task.name, metric_name(task.metric), verdict, *cells.values(), _overlap_note(section) or "–"]
+
+
+def _frames(facts: Facts) -> dict[str, list[dict[str, Any]]]:
+    """Return mask predictions by sentence: the first, the last and some evenly spaced between."""
+    sentences: dict[str, list[dict[str, Any]]] = {}
+    for row in facts.mask_predictions:
+        sentences.setdefault(row["sentence"], []).append(row)
+    places = {name: np.linspace(0, len(rows) - 1, min(len(rows), _FRAMES)) for name, rows in sentences.items()}
+    return {name: [rows[round(place)] for place in places[name]] for name, rows in sentences.items()}
 
 
 def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:
@@ -302,14 +292,14 @@ def _tile(section: TaskSection) -> tuple[str, str, str]:
     notes = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
     if (best := task.result["conclusion"]["opponent"]) is not None:
         notes.append(f"strongest opponent: {titles[best]} {score(task.baselines()[best]['test'])}")
-    if overlap_note := _overlap_note(section.overlaps.values()):
+    if overlap_note := _overlap_note(section):
         notes.append(f"read in pretraining: {overlap_note}")
     return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(notes)
 
 
-def _overlap_note(overlaps: Iterable[Overlap]) -> str:
+def _overlap_note(section: TaskSection) -> str:
     """Return a note if a test set of the task is flagged; else an empty string."""
-    flagged = [found.share_of_rows for found in overlaps if found.flagged]
+    flagged = [found.share_of_rows for found in section.overlaps.values() if found.flagged]
     return f"{percent(max(flagged))} of test rows in part" if flagged else ""
 
 

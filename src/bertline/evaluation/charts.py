@@ -10,16 +10,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
+from sklearn.metrics.pairwise import cosine_similarity
 
 from bertline.encoders.loading import load_encoder
-from bertline.encoding.sequences import encode_texts, scoring_batches
+from bertline.encoding.sequences import encode_texts, outputs_of
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.evaluation.figures import Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
 from bertline.evaluation.html import metric_name, words
 from bertline.foundation.formats import percent
-from bertline.modeling.heads import pooled
+from bertline.modeling.heads import BertTextEncoder
 from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine, Ranks
 
 _REASONS = 12
 
@@ -73,59 +75,47 @@ _HEADS_CAPTION = (
 
 def pretraining_charts(facts: Facts) -> list[Captioned]:
     """Return the charts of pretraining; curves that were not recorded have no chart."""
-    objective, clip = facts.pretrained_by, facts.params.get("optimizer", {}).get("max_grad_norm")
+    objective, clip = facts.objective, facts.params.get("optimizer", {}).get("max_grad_norm")
     by_chart: dict[str, list[Any]] = {}
     for metric in objective.metrics:
         by_chart.setdefault(metric.chart, []).append(metric)
-    charts: list[Captioned | None] = []
+    drawn: list[tuple[str, str, Mapping[str, tuple[str, str]], tuple[str, float] | None, str]] = []
     for term in objective.terms:
         curves = {f"train/{term.name}": ("training", "c1"), f"val/{term.name}": ("held-out", "c0")}
         level = (term.baseline, facts.baselines[term.name]) if term.baseline else None
-        charts.append(_curves(facts, term.name, term.title, curves, level, term.caption) if term.title else None)
+        if term.title:
+            drawn.append((term.name, term.title, curves, level, term.caption))
     for name, metrics in by_chart.items():
         curves = {f"val/{metric.name}": (metric.title, f"c{index}") for index, metric in enumerate(metrics)}
         levels = [(f"{one.baseline}, {one.title}", facts.baselines[one.name]) for one in metrics if one.baseline]
         caption = f"The share of {', and of '.join(metric.share_of for metric in metrics if metric.share_of)}."
-        charts.append(_curves(facts, name, "held-out accuracy", curves, next(iter(levels), None), caption))
+        drawn.append((name, "held-out accuracy", curves, next(iter(levels), None), caption))
     probes = {
         "probe/bigram_shift_accuracy": ("two words swapped?", "c0"),
         "probe/odd_word_accuracy": ("one word replaced?", "c1"),
     }
-    charts.append(_curves(facts, "probes", "accuracy of a linear probe", probes, ("chance", 0.5), _PROBES))
-    charts.append(_curves(facts, "heads", "syntactic heads that an attention head finds", _HEADS, None, _HEADS_CAPTION))
+    drawn += [
+        ("probes", "accuracy of a linear probe", probes, ("chance", 0.5), _PROBES),
+        ("heads", "syntactic heads that an attention head finds", _HEADS, None, _HEADS_CAPTION),
+    ]
     for name, (key, title, caption) in _OPTIMIZATION.items():
         level = ("clipped above", clip) if name == "grad_norm" and clip is not None else None
-        charts.append(_curves(facts, name, title, {key: (title, "c0")}, level, caption))
-    return [chart for chart in charts if chart is not None]
+        drawn.append((name, title, {key: (title, "c0")}, level, caption))
+    charts, marks = [], facts.length_changes()
+    for name, y_name, of_chart, level, caption in drawn:
+        series = [
+            Series(title, points, colour, style="marked" if key.startswith(("val/", "probe/")) else "line")
+            for key, (title, colour) in of_chart.items()
+            if (points := facts.curve(key))
+        ]
+        if series:
+            chart = line_chart(series, x_name="step", y_name=y_name, level=level, marks=marks)
+            charts.append(Captioned(name, chart, caption))
+    return charts
 
 
-def _curves(
-    facts: Facts,
-    name: str,
-    y_name: str,
-    curves: Mapping[str, tuple[str, str]],
-    level: tuple[str, float] | None,
-    caption: str,
-) -> Captioned | None:
-    """Draw curves by metric, each with its title and colour."""
-    own = [
-        Series(title, facts.curve(key), colour, style="marked" if key.startswith(("val/", "probe/")) else "line")
-        for key, (title, colour) in curves.items()
-        if facts.curve(key)
-    ]
-    if not own:
-        return None
-    chart = line_chart(own, x_name="step", y_name=y_name, level=level, marks=facts.length_changes())
-    return Captioned(name, chart, caption)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskCharts:
-    """The charts of a task; the name of each begins with the task's."""
-
-    scores: list[Captioned]
-    trials: list[Captioned]
-    vectors: list[Captioned]
+TaskCharts = dict[str, list[Captioned]]
+"""The charts of a task by what they show: `scores`, `trials` or `vectors`."""
 
 
 _ARM_COLOURS = {
@@ -154,7 +144,7 @@ def task_charts(task: TaskFacts, pipeline: PipelineFolders | None = None, *, num
         for each in varied(task)
     ]
     space = None if pipeline is None else vector_space(task, pipeline, num_points=num_points)
-    return TaskCharts(scores=scores, trials=trials, vectors=[space] if space else [])
+    return {"scores": scores, "trials": trials, "vectors": [space] if space else []}
 
 
 def varied(task: TaskFacts) -> list[str]:
@@ -166,7 +156,6 @@ def varied(task: TaskFacts) -> list[str]:
 
 
 def _colours(task: TaskFacts) -> dict[str, str]:
-    """Return a colour for every encoder and baseline."""
     others = [name for name in task.systems() if name not in (*_ARM_COLOURS, "majority")]
     cycle = {name: _BASELINE_COLOURS[place % len(_BASELINE_COLOURS)] for place, name in enumerate(others)}
     return {**_ARM_COLOURS, **cycle, "majority": "c3"}
@@ -183,14 +172,13 @@ def _scores(task: TaskFacts) -> Chart:
 
 def _label_efficiency(task: TaskFacts) -> Chart:
     colours, titles, series = _colours(task), task.titles(), []
-    by_system: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(task.result["label_efficiency"], key=lambda row: row["rows"]):
-        by_system.setdefault(row["arm"], []).append(row)
-    for name in [name for name in titles if name in by_system]:
-        points = [(float(row["rows"]), row["test_mean"]) for row in by_system[name]]
-        spread = [row["test_std"] or 0.0 for row in by_system[name]]
-        series.append(Series(titles[name], points, colours[name], spread, "marked"))
-    flat = [name for name in task.result["baselines"] if name not in by_system]
+    by_rows = sorted(task.result["label_efficiency"], key=lambda row: row["rows"])
+    for name, title in titles.items():
+        own = [row for row in by_rows if row["arm"] == name]
+        points = [(float(row["rows"]), row["test_mean"]) for row in own]
+        spread = [row["test_std"] or 0.0 for row in own]
+        series.append(Series(title, points, colours[name], spread, "marked"))
+    flat = [name for name in task.result["baselines"] if name not in {row["arm"] for row in by_rows}]
     shown = "majority" if "majority" in flat else next(iter(flat), None)
     level = None if shown is None else (titles[shown], task.result["baselines"][shown]["test"])
     y_name = f"test {metric_name(task.metric)}"
@@ -240,9 +228,7 @@ def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int)
         return None
     components = PCA(2, svd_solver="full").fit(vectors.astype(np.float64))
     places = components.transform(vectors)
-    groups = [
-        (label, [(float(x), float(y)) for x, y in places[rows.labels == number]]) for number, label in enumerate(labels)
-    ]
+    groups = [(label, places[rows.labels == number].tolist()) for number, label in enumerate(labels)]
     first, second = (
         f"{name} direction, {percent(share)} of the variance"
         for name, share in zip(("first", "second"), components.explained_variance_ratio_, strict=True)
@@ -259,8 +245,7 @@ def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int)
 def neighbours_agree(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> tuple[float, float]:
     """Return how often the nearest other row (cosine, around the mean) has the same label, and how often by chance."""
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
-    unit = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
-    similarity = unit @ unit.T
+    similarity = cosine_similarity(centred)
     np.fill_diagonal(similarity, -np.inf)
     sizes = np.bincount(labels)
     chance = (sizes * (sizes - 1)).sum() / (len(labels) * (len(labels) - 1))
@@ -269,10 +254,8 @@ def neighbours_agree(vectors: NDArray[np.float32], labels: NDArray[np.int64]) ->
 
 def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> NDArray[np.float32]:
     """Return the mean of each text's last hidden states over its tokens, [N, hidden_size]."""
-    tokenizer, encoder = Tokenizer.load(model_folder), load_encoder(model_folder).eval()
+    encoder = load_encoder(model_folder)
     max_length = min(max_length, encoder.config.max_position_embeddings)  # the task may start from another encoder
-    vectors = np.empty((len(texts), encoder.config.hidden_size), dtype=np.float32)
-    with torch.inference_mode():
-        for rows, batch in scoring_batches(encode_texts(texts, None, tokenizer, max_length=max_length)):
-            vectors[rows] = pooled(encoder(**batch).hidden_states, batch["attention_mask"], "mean").numpy()
-    return vectors
+    sequences = encode_texts(texts, None, Tokenizer.load(model_folder), max_length=max_length)
+    machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
+    return outputs_of(BertTextEncoder(encoder, pooling="mean"), sequences, machine, encoder.config.hidden_size)

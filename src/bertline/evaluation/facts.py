@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.html import listing
-from bertline.foundation.files import read_json, read_json_lines
+from bertline.foundation.files import read_json, read_json_lines, read_object
 from bertline.foundation.formats import duration, short_title
 from bertline.foundation.manifests import read_manifest, require_version
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
 from bertline.pretraining.objectives import objective_from
-from bertline.pretraining.objectives.base import Objective
 from bertline.tasks.stored_rows import read_task_manifest
 
 PROVENANCE_NAME = "provenance.json"
@@ -110,8 +109,8 @@ class Facts:
     corpus: dict[str, Any]
     tokenizer: dict[str, Any]
     examples: dict[str, Any]
-    objective: Objective | None
-    """Objective of pretraining; None if nothing was pretrained."""
+    objective: Any
+    """`Objective` of pretraining; None if nothing was pretrained."""
     training: dict[str, Any]
     """Headline figures of pretraining."""
     rows: list[MetricsRow]
@@ -121,12 +120,6 @@ class Facts:
     tasks: list[TaskFacts]
     provenance: list[dict[str, Any]]
     """Where pretraining and each sweep come from (`write_provenance`); those that are not recorded are left out."""
-
-    @property
-    def pretrained_by(self) -> Objective:
-        """The objective of the pretraining that the report describes."""
-        assert self.objective is not None  # only asked where an encoder was pretrained
-        return self.objective
 
     @property
     def baselines(self) -> dict[str, float]:
@@ -203,16 +196,15 @@ def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
 
 
 def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
-    measured = pipeline.sweeps[name] / "distillation.json"
-    params, best = pipeline.params.get("tasks", {}).get(name, {}), pipeline.sweeps[name] / "best" / "task.json"
+    folder, params = pipeline.sweeps[name], pipeline.params.get("tasks", {}).get(name, {})
     sweep = pipeline.params.get("sweep", {})
     return TaskFacts(
         name=name,
         manifest=read_task_manifest(pipeline.tasks[name]),
-        result=read_result(pipeline.sweeps[name] / "result.json"),
-        distillation=read_json(measured) if measured.exists() else {},
+        result=read_result(folder / "result.json"),
+        distillation=read_object(folder / "distillation.json", missing_ok=True),
         folder=pipeline.tasks[name],
-        calibration=read_json(best)["calibration"] if best.exists() else {},
+        calibration=read_object(folder / "best" / "task.json", missing_ok=True).get("calibration", {}),
         source=params.get("source", {}).get("kind", ""),
         space=sweep.get("space", {}) | (params.get("space", {}) if sweep.get("task_spaces") else {}),
     )

@@ -24,7 +24,7 @@ _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """A table of text, with what stands above and below it."""
 
     head: Sequence[str]
@@ -54,33 +54,33 @@ class TaskSection:
         """The kind of the task."""
         return kind_named(self.facts.result["task_kind"])
 
-    def comparisons(self) -> Iterator[Table]:
+    def comparisons(self) -> Iterator[ReportTable]:
         """Yield a table of comparisons for each test split; that of `test` has no heading."""
         head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", "outcome"]
         for split, comparisons in self.facts.result["comparisons_by_split"].items():
-            titles = {name: title for name, title in self.facts.titles().items() if name in comparisons}
-            if not titles:
-                continue
             note, rows = _NOT_KNOWN, []
-            for name, title in titles.items():
-                found, known = comparisons[name], ["–", "–", "not known"]
+            for name, title in self.facts.titles().items():
+                found, known = comparisons.get(name, {}), ["–", "–", "not known"]
                 if "p_value" in found:
                     interval = " to ".join(map(signed, found["interval"]))
                     known = [interval, score(found["smallest_visible"]), outcome(found, _OUTCOMES)]
                     note = "the noise of seeds, of rows and of rows from one source is counted together."
-                rows.append([title, signed(found["difference"]), *known])
+                if found:
+                    rows.append([title, signed(found["difference"]), *known])
             note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; {note}"
-            yield Table(head, rows, heading="" if split == "test" else test_name(split), note=note)
+            if rows:
+                yield ReportTable(head, rows, heading="" if split == "test" else test_name(split), note=note)
 
     def apart(self, split: str) -> list[float]:
         """Return the mean correctness of the test rows with overlap and of the others; empty if either are few."""
-        touched, correct = set(self.overlaps[split].touched), self.correct.get(split, [])
-        inside = [value for place, value in enumerate(correct) if place in touched]
-        outside = [value for place, value in enumerate(correct) if place not in touched]
-        few = min(len(inside), len(outside)) < _FEWEST_ROWS
-        return [] if few else [sum(values) / len(values) for values in (inside, outside)]
+        touched = set(self.overlaps[split].touched)
+        parts: tuple[list[float], list[float]] = ([], [])
+        for place, value in enumerate(self.correct.get(split, [])):
+            parts[place not in touched].append(value)
+        few = min(map(len, parts)) < _FEWEST_ROWS
+        return [] if few else [sum(values) / len(values) for values in parts]
 
-    def scores(self) -> Iterator[Table]:
+    def scores(self) -> Iterator[ReportTable]:
         """Yield all scores of all systems, a table for each split."""
         systems, titles = self.facts.systems(), self.facts.titles()
         for split in ("dev", *self.facts.result["test_splits"]):
@@ -103,7 +103,7 @@ class TaskSection:
                 rows.append([titles[name], *cells, seeds])
             size = self.facts.result["rows"].get(split)
             heading = words(split) + (f", {number_of(size, 'row')}" if size else "")
-            yield Table(["", *map(metric_name, metrics), *interval, "seeds"], rows, heading=heading)
+            yield ReportTable(["", *map(metric_name, metrics), *interval, "seeds"], rows, heading=heading)
 
     def admissions(self) -> list[str]:
         """Return what the trials of each arm have to admit."""
@@ -114,7 +114,7 @@ class TaskSection:
             notes += _edges(arm["best_params"], self.facts.space, who) if arm["trials"] else []
         return notes
 
-    def details(self) -> Iterator[Table]:
+    def details(self) -> Iterator[ReportTable]:
         """Yield the figures that only some kinds of tasks have; none is left out."""
         details, rest = self.facts.result["details"], []
         if details.get("by_type"):
@@ -126,7 +126,7 @@ class TaskSection:
                 rows = [[metric_name(key), *map(score, both), signed(both[1] - both[0])] for key, both in means.items()]
                 note = "The order that the candidates came in, and the order that the encoder puts them into (mean "
                 head = ["", "before", "after", "difference"]
-                yield Table(head, rows, heading="Before and after", note=f"{note}over seeds).")
+                yield ReportTable(head, rows, heading="Before and after", note=f"{note}over seeds).")
             elif name in _SHOWN_ELSEWHERE:
                 continue
             elif isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
@@ -137,9 +137,9 @@ class TaskSection:
             elif isinstance(value, int | float | str):
                 rest.append([metric_name(name), _figure(value)])
         if rest:
-            yield Table(["", ""], rest, heading="More figures")
+            yield ReportTable(["", ""], rest, heading="More figures")
 
-    def confusions(self) -> Table | None:
+    def confusions(self) -> ReportTable | None:
         """Return the most frequent confusions if there are too many labels for a matrix."""
         labels, matrix = self.labels, self.facts.result.get("confusion_matrix")
         if not matrix or len(labels) <= _MOST_LABELS:
@@ -147,7 +147,7 @@ class TaskSection:
         places = [(gold, predicted) for gold in range(len(labels)) for predicted in range(len(labels))]
         wrong = sorted((-matrix[gold][other], gold, other) for gold, other in places if gold != other)
         rows = [[labels[gold], labels[other], count(-number)] for number, gold, other in wrong if number]
-        return Table(["is", "taken for", "rows"], rows[:_MOST_CONFUSIONS])
+        return ReportTable(["is", "taken for", "rows"], rows[:_MOST_CONFUSIONS])
 
     @property
     def labels(self) -> list[str]:
@@ -176,14 +176,14 @@ _MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
 
 
-def _by_type(heading: str, by_type: Mapping[str, Mapping[str, float]]) -> Table:
+def _by_type(heading: str, by_type: Mapping[str, Mapping[str, float]]) -> ReportTable:
     names = list(dict.fromkeys(name for scores in by_type.values() for name in scores))
     rows = []
     for kind, scores in by_type.items():
         # A label without gold rows has no scores, only the number of its rows.
         shown = names if scores.get("support", scores.get("rows")) != 0 else ("support", "rows")
         rows.append([kind, *(_figure(scores.get(name) if name in shown else None) for name in names)])
-    return Table(["", *map(metric_name, names)], rows, heading=heading)
+    return ReportTable(["", *map(metric_name, names)], rows, heading=heading)
 
 
 def _figure(value: Any) -> str:

@@ -28,7 +28,7 @@ NO_FOLDERS = PipelineFolders(
 )
 
 
-NO_CHARTS = TaskCharts(scores=[], trials=[], vectors=[])
+NO_CHARTS: TaskCharts = {"scores": [], "trials": [], "vectors": []}
 
 
 def facts(name: str, **changes: Any) -> TaskFacts:
