@@ -21,7 +21,6 @@ from bertline.finetuning.embedding_rows import rows_to_train
 from bertline.finetuning.finetune import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
 from bertline.foundation.files import sha256_of_path
-from bertline.foundation.formats import duration
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.base import LossOptions
@@ -30,6 +29,7 @@ from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
 from bertline.training.groupwise import clip_gradients, set_learning_rate
 from bertline.training.interruption import StopRequest
+from bertline.training.progress import TrainingProgress
 
 # Reading a value from a GPU synchronizes with it, so losses are read in groups there; on a CPU reading is free.
 _READ_EVERY_STEPS_ON_A_GPU = 50
@@ -341,15 +341,23 @@ class Progress(pl.Callback):
     """Logs the progress of a run every so many seconds: steps, loss, tokens per second, time left."""
 
     def __init__(self, job: FineTuningJob) -> None:
-        self._title, self._every_s, self._ends_s = job.title, job.runtime.progress_every_s, job.ends_s
-        self._started = self._last_line = time.monotonic()
+        self._job, self._started = job, time.monotonic()
         self._begin_interval()
 
     def _begin_interval(self) -> None:
-        self._loss: Tensor | None = None
+        self._losses: list[Tensor] = []
         self._tokens: list[Tensor] = []
         self._busy_s = 0.0
-        self._steps = 0
+
+    def on_train_start(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
+        """Begin with the steps of a resumed run."""
+        self._shown = TrainingProgress(
+            self._job.title,
+            first_step=module.first_step,
+            num_steps=module.num_steps,
+            every_s=self._job.runtime.progress_every_s,
+            draws=False,  # several trials may run at once
+        )
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: FineTuningModule, batch: Any, batch_idx: int) -> None:
         """Note when the step starts."""
@@ -359,21 +367,18 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the step, and log a line if one is due."""
-        now, step, num_steps = time.monotonic(), module.finished_steps, module.num_steps
-        loss = outputs["loss"]
-        self._loss = loss if self._loss is None else self._loss + loss
+        now, step = time.monotonic(), module.finished_steps
+        self._losses.append(outputs["loss"])
         self._tokens += [mask.sum() for name, mask in batch.items() if name.endswith("attention_mask")]
         self._busy_s += now - self._step_started
-        self._steps += 1
-        if now - self._last_line < self._every_s or step == num_steps:
+        if not self._shown.is_due(step):
             return
-        self._last_line = now
-        left_s = (now - self._started) / (step - module.first_step) * (num_steps - step)
-        tokens = sum(int(count) for count in self._tokens)
-        speed = f", {tokens / self._busy_s:,.0f} tokens/s" if tokens else ""
-        of_all = "" if self._ends_s is None else f", about {duration(max(self._ends_s - time.time(), left_s))} of all"
-        say(
-            f"{self._title}: step {step:,} of {num_steps:,}, loss {float(self._loss) / self._steps:.3f}{speed}, "
-            f"{duration(left_s)} left{of_all}"
-        )
+        metrics = {"train/loss": float(torch.stack(self._losses).mean())}
+        if self._tokens:
+            metrics["perf/tokens_per_s"] = sum(map(int, self._tokens)) / self._busy_s
+        self._shown.note(metrics)
+        left_s = (now - self._started) / (step - module.first_step) * (module.num_steps - step)
+        ends_s = self._job.ends_s
+        of_all_s = None if ends_s is None else max(ends_s - time.time(), left_s)
+        self._shown.show(step, left_s=left_s, of_all_s=of_all_s)
         self._begin_interval()

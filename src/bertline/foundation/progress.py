@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from bertline.foundation.formats import duration, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
 
 T = TypeVar("T")
 _LINE_EVERY_S = 10.0
@@ -96,7 +97,7 @@ def progress(items: Iterable[T], *, description: str, total: int | None = None, 
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
-    started = last = time.monotonic()
+    started = time.monotonic()
     count = 0
 
     def line() -> ProgressLine:
@@ -107,21 +108,14 @@ def progress(items: Iterable[T], *, description: str, total: int | None = None, 
             what=description, done=count, total=total, count=counted, left=left, notes=(duration(took_s),)
         )
 
-    drawn = LiveLine(line) if can_draw() and not is_brief else None
-    if drawn is not None:
-        drawn.start()
-    try:
+    with ShownLine(line, every_s=_LINE_EVERY_S, draws=not is_brief) as shown:
         for item in items:
             yield item
             count += 1
-            if drawn is None and time.monotonic() - last >= _LINE_EVERY_S:
-                last, now = time.monotonic(), line()
-                say(f"{description}: {', '.join(filter(None, (now.count, *now.notes, now.left)))}")
-        if drawn is None and not (is_brief and time.monotonic() - started < _LINE_EVERY_S):
-            say(f"{description}: {count:,} in {time.monotonic() - started:.1f} s")
-    finally:
-        if drawn is not None:
-            drawn.stop()
+            shown.log()
+        took_s = time.monotonic() - started
+        if not shown.is_drawn and not (is_brief and took_s < _LINE_EVERY_S):
+            say(f"{description}: {count:,} in {took_s:.1f} s")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,26 +133,53 @@ class ProgressLine:
     notes: tuple[str, ...] = ()
     """The rest, most important first."""
 
+    def __str__(self) -> str:
+        return f"{self.what}: {', '.join(filter(None, (self.count, *self.notes, self.left)))}"
 
-class LiveLine:
-    """Draws a line of progress at the bottom of a terminal, several times a second, until it is stopped."""
 
-    def __init__(self, line: Callable[[], ProgressLine | None]) -> None:
-        from rich.console import Console
-        from rich.live import Live
+class ShownLine:
+    """Shows a line of progress within a block: at the bottom of a terminal several times a second, or now and then in a
+    log.
 
-        self._line = line
-        self._live = Live(self, console=Console(file=sys.stdout), refresh_per_second=4)
+    Args:
+        every_s: Seconds between lines in a log.
+        draws: Whether a bar is wanted; several processes may show theirs at once.
+    """
 
-    def start(self) -> None:
-        """Begin to draw; a line that is drawn already stays."""
-        if not self._live.is_started:
+    def __init__(self, line: Callable[[], ProgressLine], *, every_s: float, draws: bool = True) -> None:
+        self._line, self._every_s, self._logged = line, every_s, time.monotonic()
+        self._live: Live | None = None
+        if draws and can_draw():
+            import rich.console
+            import rich.live
+
+            console = rich.console.Console(file=sys.stdout)
+            self._live = rich.live.Live(self, console=console, refresh_per_second=4)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether a terminal shows a bar; nothing is logged then."""
+        return self._live is not None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
             self._live.start(refresh=True)
+        return self
 
-    def stop(self) -> None:
-        """Draw the line for the last time, and leave it on the terminal."""
-        with suppress(OSError):
-            self._live.stop()
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            with suppress(OSError):
+                self._live.stop()
+
+    def is_due(self) -> bool:
+        """Return whether the log shall have the next line."""
+        return self._live is None and time.monotonic() - self._logged >= self._every_s
+
+    def log(self, *, at_once: bool = False) -> None:
+        """Log the line if one is due, or at once, where none is drawn."""
+        if self.is_due() or (at_once and self._live is None):
+            self._logged = time.monotonic()
+            say(str(self._line()))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield what rich draws, for the width that the terminal has now."""
@@ -167,8 +188,6 @@ class LiveLine:
         from rich.text import Text
 
         line = self._line()
-        if line is None:
-            return
         head, tail = f"{line.what} " if line.what else "", f" {line.count}"
         room = options.max_width - cell_len(head) - _SMALLEST_BAR
         for text in filter(None, (line.left, *line.notes)):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 from bertline.foundation.formats import duration
-from bertline.foundation.progress import LiveLine, ProgressLine, can_draw, say
+from bertline.foundation.progress import ProgressLine, ShownLine
 
 
 class Seconds(NamedTuple):
@@ -74,12 +74,13 @@ class TrainingClock:
 
 
 class TrainingProgress:
-    """Shows steps, the newest metrics and the time left.
+    """Shows steps, the newest metrics and the time left, within a block if a bar is to be drawn.
 
     Args:
         first_step: Number of steps finished before this start; `num_steps` are those of the whole run.
-        every_s: Seconds between lines when there is no terminal.
+        every_s: Seconds between lines in a log.
         shown: Whether this process shows anything; true on the first rank.
+        draws: Whether a terminal shows a bar.
         score: Key of a metric to show next to the loss, and the word for it; None for the loss alone.
     """
 
@@ -90,51 +91,46 @@ class TrainingProgress:
         first_step: int,
         num_steps: int,
         every_s: float,
-        shown: bool,
+        shown: bool = True,
+        draws: bool = True,
         score: tuple[str, str] | None = None,
     ) -> None:
-        self.description = description
-        self.num_steps = num_steps
-        self._every_s = every_s
-        self._shown = shown
-        self._score = score
-        self._last_line = time.monotonic()
+        self.description, self.num_steps = description, num_steps
+        self._step, self._left = first_step, ""
+        self._is_shown, self._score = shown, score
         self._notes: tuple[str, ...] = ()
-        self._line = self._line_at(first_step, None)
-        self._drawn = LiveLine(lambda: self._line) if shown and can_draw() else None
+        self._line = ShownLine(self._line_now, every_s=every_s, draws=draws and shown)
 
     def __enter__(self) -> Self:
-        if self._drawn is not None:
-            self._drawn.start()
+        self._line.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._drawn is not None:
-            self._drawn.stop()
+        self._line.__exit__(*error)
 
     def note(self, metrics: Mapping[str, float]) -> None:
         """Set the newest metrics, which are shown next to the steps from now on."""
         self._notes = tuple(_shown_metrics(metrics, self._score))
 
-    def show(self, step: int, *, left_s: float | None = None) -> None:
-        """Show that `step` steps are finished and, if known, how many seconds the others will take."""
-        if not self._shown:
-            return
-        self._line = line = self._line_at(step, left_s)
-        if self._drawn is not None:
-            return
-        now = time.monotonic()
-        if now - self._last_line >= self._every_s or step == self.num_steps:
-            self._last_line = now
-            say(f"{line.what}: {', '.join(part for part in (line.count, *line.notes, line.left) if part)}")
+    def is_due(self, step: int) -> bool:
+        """Return whether `show` would log a line."""
+        return self._line.is_due() or step == self.num_steps
 
-    def _line_at(self, step: int, left_s: float | None) -> ProgressLine:
+    def show(self, step: int, *, left_s: float | None = None, of_all_s: float | None = None) -> None:
+        """Show that `step` steps are finished and, if known, how long the others will take, and all work with them."""
+        left = [] if left_s is None or step == self.num_steps else [f"{duration(left_s)} left"]
+        left += [] if of_all_s is None else [f"about {duration(of_all_s)} of all"]
+        self._step, self._left = step, ", ".join(left)
+        if self._is_shown:
+            self._line.log(at_once=step == self.num_steps)
+
+    def _line_now(self) -> ProgressLine:
         return ProgressLine(
             what=self.description,
-            done=step,
+            done=self._step,
             total=self.num_steps,
-            count=f"step {step:,} of {self.num_steps:,}",
-            left="" if left_s is None or step >= self.num_steps else f"{duration(left_s)} left",
+            count=f"step {self._step:,} of {self.num_steps:,}",
+            left=self._left,
             notes=self._notes,
         )
 

@@ -307,10 +307,11 @@ def test_a_run_that_diverges_says_where_and_what_to_try(job):
 
 
 def test_lines_of_progress_begin_with_the_name_of_the_run(job, caplog, monkeypatch):
-    monkeypatch.setattr("bertline.finetuning.module.say", logging.getLogger("said").warning)
+    monkeypatch.setattr("bertline.foundation.progress.say", logging.getLogger("said").warning)
     made = job(num_epochs=1)
     runtime = replace(made.runtime, progress_every_s=0.0)
     fine_tune(replace(made, title="reviews, encoder, trial 3", runtime=runtime, ends_s=time.time() + 7210))
     lines = [message for message in caplog.messages if "step" in message]
     assert lines and all(line.startswith("reviews, encoder, trial 3: step ") for line in lines)
-    assert all(line.endswith(" s left, about 2 h 00 min of all") for line in lines)
+    assert all(line.endswith(" s left, about 2 h 00 min of all") for line in lines[:-1])
+    assert lines[-1].endswith(" tokens/s, about 2 h 00 min of all")
