@@ -165,7 +165,7 @@ def test_a_server_that_starts_late_restarts_and_hangs_has_every_value_once(track
     training.wait_for_rows(10)
     mlflow.send_signal(signal.SIGCONT)
     training.end()
-    assert "takes no records now" in training.said() and "takes records again" in training.said()
+    assert "takes no records now" in training.said()
     assert_complete(tracked, training, tmp_path)
     assert_no_other_connection(training, mlflow)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from bertline.tracking.registration import Serving
+from bertline.tracking.mlmodel import Serving
 
 
 def serving(dataset: tuple[str, str] | None = None) -> Serving:

@@ -178,7 +178,7 @@ def ui(arguments: list[str]) -> int:
     parser.add_argument("--open", action="store_true")
     parser.add_argument("--port", type=int, default=5000)
     parsed, others = parser.parse_known_args(arguments)  # what is left is for `mlflow ui`
-    from bertline.tracking.views import prepared_views
+    from bertline.tracking.registry import prepared_pages
 
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
         config = sections_in(plain(compose("config")))
@@ -186,30 +186,30 @@ def ui(arguments: list[str]) -> int:
     names = {"prefix": f"{config.export.model_name}-", "champion": config.export.champion_alias}
     if tracking.uri.startswith(("http://", "https://")):
         say(f"runs are recorded by the server at {tracking.uri}")
-        _show(prepared_views(tracking, tracking.uri.rstrip("/"), **names), opened=parsed.open)
+        _show(prepared_pages(tracking, tracking.uri.rstrip("/"), **names), opened=parsed.open)
         return 0
-    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}", **names)
+    pages = prepared_pages(tracking, f"http://127.0.0.1:{parsed.port}", **names)
     command = ["mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1", "--port", str(parsed.port)]
     command += ["--uvicorn-opts", "--log-level warning"]  # a line for every request would bury the addresses
     quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
     # `mlflow ui` starts processes of its own: a signal is for all of them.
     with subprocess.Popen([sys.executable, "-m", *command, *others], env=quiet, start_new_session=True) as server:
         try:
-            _wait(server, views[0].address)
-            _show(views, opened=parsed.open)
+            _wait(server, pages[0][1])
+            _show(pages, opened=parsed.open)
             return server.wait()
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGTERM)
 
 
-def _show(views: Sequence[Any], *, opened: bool) -> None:
-    width = max(len(view.title) for view in views)
-    for view in views:
-        say(f"{view.title:{width}}  {view.address}")
+def _show(pages: Sequence[tuple[str, str]], *, opened: bool) -> None:
+    width = max(len(title) for title, _ in pages)
+    for title, address in pages:
+        say(f"{title:{width}}  {address}")
     say("(MLflow's plain start page is for language-model traces; these addresses choose its model training pages)")
-    for view in views if opened else ():
-        webbrowser.open(view.address)
+    for _, address in pages if opened else ():
+        webbrowser.open(address)
 
 
 def _wait(server: subprocess.Popen[bytes], address: str) -> None:

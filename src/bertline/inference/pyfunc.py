@@ -25,7 +25,7 @@ from bertline.kinds.predictor import RowPredictor, TaskPredictor
 from bertline.kinds.retrieval import Retrieval
 from bertline.modeling.families import FAMILIES
 from bertline.tasks.table_source import Record
-from bertline.tracking.registration import Serving
+from bertline.tracking.mlmodel import Serving, as_mlflow_errors, in_server, refuse_unknown_parts
 
 PAIR_COLUMN, DOCUMENTS_COLUMN = "text_pair", "documents"
 PACKAGES = (
@@ -123,9 +123,7 @@ class ServedModel:
             MlflowException: A column is missing or unknown, a value is null, an empty list or of another type, there
                 are no rows or, in a server, the request is too large.
         """
-        from bertline.tracking.mlmodel import in_server, named_errors
-
-        with named_errors(), self._one_request:
+        with as_mlflow_errors(), self._one_request:
             columns = self.inputs(pair=PAIR_COLUMN in model_input.columns)
             values = _values_of(model_input, columns, self._settings.max_request_bytes if in_server() else None)
             predictor = self.predictor
@@ -176,10 +174,8 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     Raises:
         MlflowException: The folder is not a complete model, or a setting is wrong.
     """
-    from bertline.tracking.mlmodel import named_errors, refuse_unknown_parts
-
     refuse_unknown_parts()
-    with named_errors():
+    with as_mlflow_errors():
         settings = validate(
             ServingSettings, {**asdict(ServingSettings()), **(model_config or {})}, where="model config"
         )

@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +49,6 @@ from bertline.stages.base import ENCODERS, HEADLINE, METRICS, SOURCES, Stage, sh
 from bertline.stages.encoders import uses_pretrained
 from bertline.stages.pipeline import OF_PRETRAINING
 from bertline.stages.registry import STAGES, stage_named
-from bertline.tracking.sending import sending
 from bertline.tracking.tracked_runs import TrackedRuns, write_tracked_runs
 from bertline.training.config import SlurmLauncherConfig
 from bertline.training.environment import Node, this_node
@@ -280,10 +279,12 @@ def open_stage(
             yield run
             return
         write_tracked_runs(run.folder, run.tracked)
-        with (
-            _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
-            sending(run.folder) if run.tracked.tracking.enabled else nullcontext(),
-        ):
+        sent: AbstractContextManager[None] = nullcontext()
+        if run.tracked.tracking.enabled:
+            from bertline.tracking.sending import sending  # imports MLflow, which takes 2 s
+
+            sent = sending(run.folder)
+        with _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS), sent:
             if run.is_long:
                 yield run
                 return

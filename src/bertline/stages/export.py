@@ -12,7 +12,7 @@ from bertline.stages.base import Stage, matching
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
-    from bertline.tracking.registration import Standing
+    from bertline.tracking.registry import Standing
 
 
 class Export(Stage):
@@ -37,8 +37,7 @@ class Export(Stage):
         """Register the encoder and the model of each task, unless `export.register` is false."""
         from bertline.inference.pyfunc import serving_of
         from bertline.stages.pipeline import of_tasks
-        from bertline.tracking.registration import Registration
-        from bertline.tracking.sending import register
+        from bertline.tracking.registry import Registration, register
 
         config = work.config.export
         if not config.register:
@@ -67,7 +66,7 @@ class Export(Stage):
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
     """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display."""
     from bertline.foundation.verdicts import Measured
-    from bertline.tracking.registration import Standing
+    from bertline.tracking.registry import Standing
 
     result = read_json(sweep_folder / "result.json")
     arm, baseline = result["arms"]["encoder"], result["baselines"].get(result.get("winner", {}).get("name"))

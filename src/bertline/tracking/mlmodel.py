@@ -6,10 +6,11 @@ The folder's own files stay at its root, so transformers, `bertline.load` and ML
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import mlflow.models.utils
 import mlflow.pyfunc
@@ -23,7 +24,6 @@ from mlflow.types.schema import AnyType, Array, Object, Property
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import size_of_path
 from bertline.foundation.manifests import versions_of
-from bertline.tracking.registration import Serving
 
 MLMODEL = "MLmodel"
 FORMAT = "pyfunc 1"
@@ -39,6 +39,27 @@ _OUTPUT_TYPES: dict[pa.DataType, DataType] = {
     pa.float32(): DataType.float,
     pa.bool_(): DataType.boolean,
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Serving:
+    """How MLflow loads a folder, and the table that goes in and out."""
+
+    loader_module: str
+    """Module with MLflow's function `_load_pyfunc(path, model_config)`; nothing is pickled."""
+    inputs: Mapping[str, str]
+    """What each column holds: `text`, `texts` (a list) or `text or texts`. All are required."""
+    outputs: pa.Schema
+    params: Mapping[str, float]
+    """Parameters of a request with their defaults."""
+    settings: Mapping[str, Any]
+    """Settings of the loader with their defaults."""
+    example: Mapping[str, Any]
+    """A row of inputs, made up: it goes to every tracking server, so it must not be a user's."""
+    packages: tuple[str, ...]
+    """Packages that the loader needs; their installed versions are pinned."""
+    dataset: tuple[str, str] | None = None
+    """Name of the task and path of its rows, on which the scores were measured; None without scores."""
 
 
 def write_mlmodel(folder: Path, target: Path, serving: Serving, *, model_id: str, run_id: str) -> None:
@@ -86,7 +107,7 @@ def in_server() -> bool:
 
 
 @contextmanager
-def named_errors() -> Iterator[None]:
+def as_mlflow_errors() -> Iterator[None]:
     """Convert bertline's errors to MLflow's, which its server answers with status 400 and their message."""
     try:
         yield

@@ -1,26 +1,44 @@
-"""Model registry: registers a folder of plain files as a version with an alias."""
+"""Model registry: versions of models, their champion, and the pages of MLflow that show them. Imports MLflow.
+
+A version is a folder of plain files. A new version of a task's model becomes champion if it beats the current one
+beyond noise, on the same dev rows. Test is read only once: choosing by test scores would turn it into a second dev set.
+If scores are not comparable, the champion stays, and users move the alias by hand (`promote`).
+"""
 
 import hashlib
 import json
+import statistics
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModelOutput
+from mlflow.entities import LoggedModelOutput, Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, sha256_of_path
+from bertline.foundation.formats import signed, with_spread
 from bertline.foundation.progress import say, warn
-from bertline.tracking.config import TrackingConfig, masked
-from bertline.tracking.mlmodel import FORMAT, write_mlmodel
-from bertline.tracking.registration import Decision, Registration, Standing, challenged
+from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
+from bertline.tracking.config import TrackingConfig, first_line, masked
+from bertline.tracking.mlmodel import FORMAT, Serving, write_mlmodel
+from bertline.tracking.sending import pipeline_run
 from bertline.tracking.store import Store, dataset_inputs, metric_key
-from bertline.tracking.tracked_runs import NOTE_TAG
+from bertline.tracking.tracked_runs import (
+    NOTE_TAG,
+    PARENT_TAG,
+    PIPELINE_KEY_TAG,
+    RUNS_NAME,
+    STAGE_TAG,
+    TRIAL_TAG,
+    read_tracked_runs,
+)
 
 _CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
 _VERSIONS_TAG = "mlflow.modelVersions"
@@ -28,18 +46,86 @@ _VERSIONS_TAG = "mlflow.modelVersions"
 _CARD = "README.md"
 # Width of MLflow's columns for descriptions and for a model's tags.
 _MAX_DESCRIPTION = 5000
+_SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
+REPORT = "report.html"
+_RUNS, _TRIALS = 10, 100
+"""Most pipelines or pretrainings, and most trials, on one page, the newest ones."""
+# MLflow opens on pages for language-model traces unless the address or a switch, which each browser keeps for itself,
+# says otherwise: no tag of an experiment decides it (3.17).
+_WORKFLOW = {"workflowType": "machine_learning"}
 
 
-def register_folder(store: Store, run_id: str, name: str, folder: Path, registration: Registration) -> str:
-    """Log the folder as a model of the run, register it, point the alias at it, and return the version.
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Standing:
+    """Scores of a version, and the data and metric that they belong to."""
 
-    Content that is already registered, ignoring the card, is not uploaded again. The version is the folder itself
-    (config, safetensors, tokenizer, model card) with an `MLmodel`, so `mlflow.pyfunc.load_model("models:/NAME@ALIAS")`
-    loads it, and what `mlflow.artifacts.download_artifacts` returns is a folder that `transformers` and `bertline.load`
-    can open. Nothing is pickled. The card is the description.
+    alias: str
+    data_hash: str
+    """Hash of the task's rows; scores on different rows are not comparable."""
+    metric: str
+    """Name of the metric; higher is better."""
+    dev: Measured
+    """Scores on dev over the seeds, and the contributions of blocks of dev rows."""
+    test_score: float
+    """Mean test score over the seeds, for display only."""
+    test_std: float | None
+    """Standard deviation of the test score over the seeds; None for a single seed."""
+
+    def tags(self) -> dict[str, str]:
+        """Return tags for the version, for display."""
+        dev_std = statistics.stdev(self.dev.scores) if len(self.dev.scores) > 1 else None
+        scores = {"dev_std": dev_std, "test_score": self.test_score, "test_std": self.test_std}
+        return {
+            "data_hash": self.data_hash,
+            "metric": self.metric,
+            "dev_score": str(self.dev.mean),
+            **{name: str(value) for name, value in scores.items() if value is not None},
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the data with which later versions are compared."""
+        return {"data_hash": self.data_hash, "metric": self.metric, "dev": self.dev.to_json()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Registration:
+    """How a folder is registered as a version of a model."""
+
+    alias: str
+    """Alias that always moves to this version."""
+    tags: Mapping[str, str]
+    """Tags of a new version."""
+    serving: Serving
+    standing: Standing | None = None
+    """Scores of the version. The alias of the standing moves to this version if no version has it or this version beats
+    the one that has it."""
+
+
+def register(folder: Path, name: str, model: Path, registration: Registration) -> str | None:
+    """Register a folder as a version of the model `name`, made by the pipeline of a run folder.
+
+    Content that is already registered, ignoring the card, is not uploaded again; it gets the alias. The version is the
+    folder itself (config, safetensors, tokenizer, model card) with an `MLmodel`, so that MLflow loads
+    `models:/NAME@ALIAS`, and what it downloads is a folder that `transformers` and `bertline.load` can open. The card
+    is the description.
+
+    Returns:
+        The version; None if tracking is disabled, or, with a warning, if the server did not take it.
     """
+    if not (folder / RUNS_NAME).exists():
+        return None
+    try:
+        runs = read_tracked_runs(folder)
+        store = Store(runs.tracking.uri, runs.tracking.experiment_name)
+        return _register(store, pipeline_run(store, runs).id, name, model, registration)
+    except Exception as error:
+        warn(f"{name} was not registered: {first_line(error)}")
+        return None
+
+
+def _register(store: Store, run_id: str, name: str, folder: Path, registration: Registration) -> str:
     client, standing = store.client, registration.standing
-    content = _content_of(folder)
+    content, description = _content_of(folder), _description_of(folder)
     try:
         client.create_registered_model(name)
     except MlflowException as error:
@@ -50,19 +136,18 @@ def register_folder(store: Store, run_id: str, name: str, folder: Path, registra
     same = [version for version in known if own_tags.items() <= version.tags.items()]
     tags = {**registration.tags, **own_tags}
     version = str((same[0] if same else _new_version(store, run_id, name, folder, tags, registration)).version)
-    description = _description_of(folder)
     client.update_model_version(name, version, description)
     client.update_registered_model(name, description)
     client.set_registered_model_alias(name, registration.alias, version)
     if standing is not None:
-        verdict = _challenge(client, name, version, content, standing)
+        wins, reason = _challenge(client, name, version, content, standing)
         place = f"standings/{name}-{version}.json"
         client.log_dict(run_id, standing.to_json(), place)
         for tag, value in {**standing.tags(), _STANDING_TAG: f"{run_id}/{place}"}.items():
             client.set_model_version_tag(name, version, tag, value)
-        if verdict.wins:
+        if wins:
             client.set_registered_model_alias(name, standing.alias, version)
-        say(f"{name} version {version} {verdict.reason}")
+        say(f"{name} version {version} {reason}")
     return version
 
 
@@ -73,7 +158,7 @@ def _new_version(
     client, serving, standing = store.client, registration.serving, registration.standing
     tags = {**tags, NOTE_TAG: _description_of(folder)}
     model = client.create_logged_model(
-        store.experiment_id(), name=name, source_run_id=run_id, tags=tags, model_type="bertline"
+        store.experiment_id, name=name, source_run_id=run_id, tags=tags, model_type="bertline"
     )
     try:
         with tempfile.TemporaryDirectory() as temporary:
@@ -105,42 +190,16 @@ def _new_version(
 
 
 def _description_of(folder: Path) -> str:
-    """Return the model card without its front matter, as far as MLflow's column holds it; empty without a card."""
+    """Return the model card without its front matter, whole paragraphs that fit MLflow's column; empty without one."""
     card = folder / _CARD
-    if not card.is_file():
-        return ""
-    text = card.read_text(encoding="utf-8")
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
     if text.startswith("---\n"):
         text = text.split("\n---\n", 1)[-1]
     text = text.strip()
-    if len(text) <= _MAX_DESCRIPTION:
-        return text
-    rest = f"\n\n(The whole card is `{_CARD}` among the files.)"
-    # Cut between paragraphs, not inside a table; a heading is not left alone.
-    paragraphs = text[: _MAX_DESCRIPTION - len(rest)].split("\n\n")[:-1]
-    while paragraphs and paragraphs[-1].startswith("#"):
-        paragraphs.pop()
-    return "\n\n".join(paragraphs) + rest
-
-
-def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Decision:
-    champion = client.get_registered_model(name).aliases.get(standing.alias)
-    if champion is None:
-        return challenged(standing, None)
-    if str(champion) == version:
-        return Decision(True, "is the champion already")
-    tags = client.get_model_version(name, str(champion)).tags
-    if tags.get(_CONTENT_TAG) == content:
-        return Decision(True, "holds the champion's weights in the present format and replaces it")
-    known: dict[str, Any] = {}
-    run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
-    if place:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                known = read_json(Path(client.download_artifacts(run_id, place, folder)))
-            except (MlflowException, OSError, ValueError) as error:
-                warn(f"what is known of the champion cannot be read ({error})")
-    return challenged(standing, known)
+    if len(text) > _MAX_DESCRIPTION:
+        rest = f"\n\n(The whole card is `{_CARD}` among the files.)"
+        text = text[: _MAX_DESCRIPTION - len(rest)].rpartition("\n\n")[0] + rest
+    return text
 
 
 def _content_of(folder: Path) -> str:
@@ -151,7 +210,68 @@ def _content_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-_SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
+def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> tuple[bool, str]:
+    """Return whether a version becomes the champion, and the reason, phrased to follow the version's name."""
+    champion = client.get_registered_model(name).aliases.get(standing.alias)
+    if champion is None:
+        return challenged(standing, None)
+    if str(champion) == version:
+        return True, "is the champion already"
+    tags = client.get_model_version(name, str(champion)).tags
+    if tags.get(_CONTENT_TAG) == content:
+        return True, "holds the champion's weights in the present format and replaces it"
+    known: dict[str, Any] = {}
+    run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            known = read_json(Path(client.download_artifacts(run_id, place, folder))) if place else {}
+        except (MlflowException, OSError, ValueError) as error:
+            warn(f"what is known of the champion cannot be read ({error})")
+    return challenged(standing, known)
+
+
+def challenged(new: Standing, champion: Mapping[str, Any] | None) -> tuple[bool, str]:
+    """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion.
+
+    Args:
+        champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
+
+    Returns:
+        Whether it wins, and the reason, phrased to follow the version's name.
+    """
+    shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {with_spread(new.test_score, new.test_std, digits=4)}"
+    if champion is None:
+        return True, f"is the first champion ({shown})"
+    problem = _cannot_be_compared(new, champion)
+    if problem is None:
+        found = compared(new.dev, Measured.from_json(champion["dev"]))
+        difference = f"{signed(found.difference, digits=4)} on dev"
+        if found.interval is not None and found.verdict is not None:
+            interval = " to ".join(signed(end, digits=4) for end in found.interval)
+            reason = {
+                "better": "beats the champion beyond noise",
+                "worse": "is worse than the champion beyond noise",
+                "not shown": f"is not shown to be better than the champion, which stays: {found.cause}",
+            }[found.verdict]
+            return found.verdict == "better", f"{reason} ({difference}, 95 % interval {interval}; {shown})"
+        problem = f"{difference}, and {NOISE_UNKNOWN}"
+    by_hand = 'bertline promote task_name=TASK version=N reason="WHY"'
+    return False, (
+        f"does not take the title: {problem}. The alias {new.alias!r} stays where it is. To move it by hand: {by_hand}"
+    )
+
+
+def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | None:
+    """Return why the two scores are not comparable; None if they are."""
+    if "dev" not in champion:
+        return "no scores of the champion on dev are known"
+    if champion.get("data_hash") != new.data_hash:
+        return "the champion was scored on other rows (the task's data changed)"
+    if champion.get("metric") != new.metric:
+        return f"the champion was scored by {champion.get('metric')}, this version by {new.metric}"
+    if Measured.from_json(champion["dev"]).blocks.shape[1] != new.dev.blocks.shape[1]:
+        return "the champion's rows were grouped in another way"
+    return None
 
 
 def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reason: str) -> tuple[str, str]:
@@ -165,17 +285,13 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
     if not config.enabled:
         raise ConfigError("tracking.enabled is false, so there is no registry. Run with tracking.enabled=true.")
     client = Store(config.uri, config.experiment_name).client
-    quoted, uri = name.replace("'", "''"), masked(config.uri)
-    try:
-        found = client.search_model_versions(f"name = '{quoted}'")
-    except MlflowException as error:
-        raise ConfigError(f"{name} cannot be looked up in {uri}: {masked(str(error))}") from error
-    if not found:
+    quoted = name.replace("'", "''")
+    versions = {str(one.version): dict(one.tags) for one in client.search_model_versions(f"name = '{quoted}'")}
+    if not versions:
         raise ConfigError(
-            f"{uri} has no registered model {name!r}. Run the stage export first, or check task_name and "
-            "export.model_name."
+            f"{masked(config.uri)} has no registered model {name!r}. Run the stage export first, or check task_name "
+            "and export.model_name."
         )
-    versions = {str(one.version): dict(one.tags) for one in found}
     if version not in versions:
         there = ", ".join(sorted(versions, key=int))
         raise ConfigError(f"{name} has no version {version!r}; it has {there}. Nothing was changed.")
@@ -184,13 +300,81 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
     for tag, value in tags.items():
         client.set_model_version_tag(name, version, f"bertline.promoted.{tag}", value)
     client.set_registered_model_alias(name, alias, version)
-    return _described(before, versions), _described(version, versions)
+    return _with_scores(before, versions.get(before, {})), _with_scores(version, versions[version])
 
 
-def _described(version: str, versions: Mapping[str, Mapping[str, str]]) -> str:
-    if version == "none":
-        return version
-    tags = versions.get(version, {})
+def _with_scores(version: str, tags: Mapping[str, str]) -> str:
     shown = {name: tags[name] if name == "metric" else f"{float(tags[name]):.4f}" for name in _SCORES if name in tags}
     scores = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
-    return f"version {version} ({scores})" if scores else f"version {version}"
+    return version if version == "none" else f"version {version} ({scores or 'no scores'})"
+
+
+def prepared_pages(config: TrackingConfig, server: str, *, prefix: str, champion: str) -> list[tuple[str, str]]:
+    """Return title and address of pages that show something: the newest report, pipelines compared, pretraining curves,
+    the best model of each task, its trials, those of them that failed, all models.
+
+    Args:
+        prefix: What stands before the name of the task in that of its registered model: `bertline-`.
+        champion: Alias of the best version of a task.
+    """
+    store = Store(config.uri, config.experiment_name)
+    return [(title, f"{server}/#/{page}") for title, page in _pages(store, prefix, champion)]
+
+
+def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]]:
+    experiment = store.experiment_id
+    runs = store.find_runs({})[::-1]  # newest first
+    # The columns of all runs: MLflow's own are hashes of data; others it keeps in each browser, or in this tag.
+    newest = [run for run in runs if PIPELINE_KEY_TAG in run.data.tags][:_RUNS]
+    scores = sorted({key for run in newest for key in run.data.metrics if "/dev_" not in key})
+    # Without a filter of its own, the page would keep the one that was last used.
+    view = {"selectedColumns": [f"metrics.`{key}`" for key in scores], "searchFilter": ""}
+    store.client.set_experiment_tag(experiment, "mlflow.sharedViewState.scores", json.dumps(view))
+    yield "all runs", f"experiments/{experiment}/runs?{_query({'viewStateShareKey': 'scores', **_WORKFLOW})}"
+    if (reported := _reported(store, runs)) is not None:
+        yield "newest report", f"experiments/{experiment}/runs/{reported}/artifacts/{REPORT}?{_query(_WORKFLOW)}"
+    # What has no score draws no line, and takes away those of the others: the page compares what all have.
+    pipelines = [run.info.run_id for run in runs if PIPELINE_KEY_TAG in run.data.tags and run.data.metrics][:_RUNS]
+    if len(pipelines) > 1:
+        yield "pipelines compared", f"compare-runs?{_runs(pipelines, experiment)}"
+    if pretrainings := [run for run in runs if run.data.tags.get(STAGE_TAG) == "pretrain"][:_RUNS]:
+        losses = sorted(key for key in pretrainings[0].data.metrics if key.startswith("val/") and key.endswith("_loss"))
+        if losses:
+            shown = {"metric": json.dumps(losses[0]), "plot_metric_keys": json.dumps(losses[:1]), "x_axis": "step"}
+            ids = [run.info.run_id for run in pretrainings]
+            yield "pretraining curves", f"metric?{_runs(ids, experiment)}&{_query(shown)}"
+    for model in store.client.search_registered_models(f"name LIKE '{prefix}%'", order_by=["name ASC"]):
+        if (version := model.aliases.get(champion)) is not None:
+            title = f"best model of {model.name.removeprefix(prefix)}"
+            yield title, f"models/{model.name}/versions/{version}?{_query(_WORKFLOW)}"
+    staged = [(run.data.tags.get(STAGE_TAG, ""), run.info.run_id) for run in reversed(runs)]
+    newest_sweeps = {name: sweep for name, sweep in staged if name.startswith("sweep@")}
+    for name, sweep in sorted(newest_sweeps.items()):
+        trials = [run for run in runs if run.data.tags.get(PARENT_TAG) == sweep and TRIAL_TAG in run.data.tags]
+        scored = [run for run in trials if run.data.metrics]
+        encoder_trials = [run.info.run_id for run in scored if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
+        if len(encoder_trials) > 1:
+            yield f"trials of {name}", f"compare-runs?{_runs(encoder_trials[:_TRIALS], experiment)}"
+        if any(run.info.status == "FAILED" for run in trials):
+            failed = f"attributes.status = 'FAILED' AND tags.`{PARENT_TAG}` = '{sweep}'"
+            # In the order of their dates, which is the page's own, trials would be folded away below their sweep.
+            order = {"orderByKey": "tags.`mlflow.runName`", "orderByAsc": "true"}
+            shown = {"searchFilter": failed, **order, **_WORKFLOW}
+            yield f"failed trials of {name}", f"experiments/{experiment}/runs?{_query(shown)}"
+    # Not the registry's list, which drops the workflow from its address and then shows the browser's, at first GenAI.
+    yield "models", f"experiments/{experiment}/models?{_query(_WORKFLOW)}"
+
+
+def _reported(store: Store, newest_first: list[Run]) -> str | None:
+    """Return the newest pipeline's run that has a report."""
+    evaluated = [run for run in newest_first if run.data.tags.get(STAGE_TAG) == "evaluate"][:_RUNS]
+    pipelines = (run.data.tags[PARENT_TAG] for run in evaluated)
+    return next((one for one in pipelines if REPORT in {file.path for file in store.client.list_artifacts(one)}), None)
+
+
+def _runs(ids: list[str], experiment: str) -> str:
+    return _query({"runs": json.dumps(ids), "experiments": json.dumps([experiment]), **_WORKFLOW})
+
+
+def _query(values: dict[str, str]) -> str:
+    return urlencode(values, quote_via=quote)

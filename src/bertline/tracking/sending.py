@@ -2,7 +2,7 @@
 
 The files of a run folder are the record, and there is no queue: they are compared with the server. A folder may
 therefore be sent any number of times: every few seconds while a stage works (`sending`), when it ends, and later by a
-command (`send_all`). Importing this module is cheap; MLflow is imported at the first use.
+command (`send_all`). Imports MLflow, which takes about 2 s.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path, size_of_path
+from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
-from bertline.tracking.config import TrackingConfig, database_file, first_line, is_local, masked
-from bertline.tracking.registration import Registration
+from bertline.tracking.config import first_line, is_local, masked
+from bertline.tracking.store import Point, RunStatus, Store, StoredRun, refused, upload, upload_config, upload_table
 from bertline.tracking.tracked_runs import (
     NOTE_TAG,
     PARENT_TAG,
     PIPELINE_KEY_TAG,
-    RUNS_NAME,
     STAGE_KEY_TAG,
     STAGE_TAG,
     TRIAL_TAG,
@@ -37,15 +37,9 @@ from bertline.tracking.tracked_runs import (
     read_tracked_runs,
 )
 
-if TYPE_CHECKING:
-    from bertline.tracking.store import Point, RunStatus, Store, StoredRun
-
-_EVERY_S, _LONGEST_PAUSE_S = 3.0, 30.0
-# Seconds that the end of a stage waits for a server that does not answer; each megabyte of a file adds a second.
-_PATIENCE_S = 10.0
-# A local database is always reachable, but may be locked while another process writes.
-_LOCAL_PATIENCE_S = 60.0
-_UPLOAD_BYTES_PER_S = 1e6
+_EVERY_S, _AFTER_ERROR_S = 3.0, 15.0
+_LONGEST_END_S = 600.0
+"""How long the end of a stage waits for what is still to be sent. A request that is not answered ends after 10 s."""
 _STATUS: dict[str, RunStatus] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 # A pruned trial was stopped on purpose, so it did not fail.
 _STATUS_OF_TRIAL: dict[str, RunStatus] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
@@ -61,21 +55,16 @@ _TEXT_KEYS = ("mask_predictions.sentences",)
 def sending(folder: Path) -> Iterator[None]:
     """Send a run folder every few seconds while the block runs, and once more after it.
 
-    No error of tracking stops the block. The end waits for a server as long as it answers, and about 10 s for one that
-    does not; what is not sent stays in the folder, which a warning says.
+    No error of tracking stops the block. What is not sent stays in the folder, which a warning says.
     """
-    with suppress(ImportError):  # here and not in the thread, where it would meet the imports of the work
-        import bertline.tracking.store  # noqa: F401
     sender, ended = _Sender(folder), threading.Event()
     thread = threading.Thread(target=_send_until, args=(ended, sender), name="tracking", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        sender.show_progress()
         ended.set()
-        while thread.is_alive() and time.monotonic() < sender.deadline_s:
-            thread.join(0.1)
+        thread.join(_LONGEST_END_S)
         if thread.is_alive():  # a daemon: it ends with the process, whatever it waits for
             sender.problem = sender.problem or "it does not answer"
         if sender.problem:
@@ -94,39 +83,16 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
     left: list[Path] = []
     silent: set[str] = set()
     for folder in folders:
-        sender = _Sender(folder)
-        try:
-            if read_tracked_runs(folder).tracking.uri in silent or not sender.send():
-                left.append(folder)
-        except Exception as error:
-            warn(f"{folder} was not sent: {first_line(error)}")
-            left.append(folder)
-            if not isinstance(error, BertlineError | ValueError | TypeError | LookupError):  # of this folder alone
-                silent.add(sender.uri)
-        finally:
-            sender.close()
+        with closing(_Sender(folder)) as sender:
+            try:
+                is_sent = read_tracked_runs(folder).tracking.uri not in silent and sender.send()
+            except Exception as error:
+                warn(f"{folder} was not sent: {first_line(error)}")
+                is_sent = False
+                if not isinstance(error, BertlineError | ValueError | TypeError | LookupError):  # of this folder alone
+                    silent.add(sender.uri)
+        left += [] if is_sent else [folder]
     return left
-
-
-def register(folder: Path, name: str, model: Path, registration: Registration) -> str | None:
-    """Register a folder as a version of the model `name`, made by the pipeline of a run folder.
-
-    The card of the model is the description. Content that is already registered gets the alias, not a second version.
-
-    Returns:
-        The version; None if tracking is disabled, or, with a warning, if the server did not take it.
-    """
-    if not (folder / RUNS_NAME).exists():
-        return None
-    try:
-        from bertline.tracking.registry import register_folder
-
-        runs = read_tracked_runs(folder)
-        store = _store(runs.tracking)
-        return register_folder(store, _pipeline_run(store, runs).id, name, model, registration)
-    except Exception as error:
-        warn(f"{name} was not registered: {first_line(error)}")
-        return None
 
 
 def without_text(mapping: Mapping[str, Any], key: str = "") -> dict[str, Any]:
@@ -142,23 +108,16 @@ def without_text(mapping: Mapping[str, Any], key: str = "") -> dict[str, Any]:
 def _send_until(ended: threading.Event, sender: _Sender) -> None:
     """Send a run folder until the event is set, and once more after that."""
     pause_s, is_last = 0.0, False
-    try:
+    with closing(sender):
         while not is_last:
-            ended.wait(pause_s)
-            is_last = ended.is_set()
+            is_last = ended.wait(pause_s)
             try:
                 sender.send()
+                sender.problem, pause_s = None, _EVERY_S
             except Exception as error:
                 if sender.problem is None:
                     say(f"{sender.target} takes no records now ({first_line(error)}). The work continues.")
-                sender.problem = first_line(error)
-                pause_s = min(max(2 * pause_s, _EVERY_S), _LONGEST_PAUSE_S)
-            else:
-                if sender.problem is not None:
-                    say(f"{sender.target} takes records again.")
-                sender.problem, pause_s = None, _EVERY_S
-    finally:
-        sender.close()
+                sender.problem, pause_s = first_line(error), _AFTER_ERROR_S
 
 
 class _Sender:
@@ -169,8 +128,6 @@ class _Sender:
         self.problem: str | None = None
         """Why the server did not take what was sent last."""
         self.uri = ""
-        self.deadline_s = 0.0
-        """Until when, on the monotonic clock, to wait for a server that does not answer."""
         self._lock: TextIO | None = None
         self._notices: set[str] = set()
         self._refused: set[str] = set()
@@ -190,11 +147,6 @@ class _Sender:
     def target(self) -> str:
         """Address of the server, for messages."""
         return masked(self.uri) or "the tracking server"
-
-    def show_progress(self, num_bytes: int = 0) -> None:
-        """Extend the deadline: the server has answered, and gets so many bytes next."""
-        patience_s = _LOCAL_PATIENCE_S if database_file(self.uri) else _PATIENCE_S
-        self.deadline_s = time.monotonic() + patience_s + num_bytes / _UPLOAD_BYTES_PER_S
 
     def close(self) -> None:
         """Leave the folder to other processes."""
@@ -230,8 +182,7 @@ class _Sender:
         state = self._digest(runs, ended)
         if state == self._done:
             return True
-        self.show_progress()
-        store = self._store = self._store or _store(runs.tracking)
+        store = self._store = self._store or Store(runs.tracking.uri, runs.tracking.experiment_name)
         if status != "RUNNING":
             if store.find_runs({STAGE_KEY_TAG: runs.stage.key, _SENT_TAG: state}):
                 self._done = state
@@ -241,10 +192,6 @@ class _Sender:
         newest = float(pipeline.tags.get(_OPENED_TAG, 0)) <= runs.opened_s
         if newest:
             pipeline.set_tags({_OPENED_TAG: str(runs.opened_s)})
-        if status == "RUNNING":
-            stage.set_status(status)
-            if newest:
-                pipeline.set_status(status)
         for path in (self.folder / "metrics.jsonl", *sorted(self.folder.glob(PATTERN))):
             self._attempt(path.name, stage.log_points, self._points(path))
         self._attempt("events.jsonl", self._send_trials, store, stage.id)
@@ -255,10 +202,9 @@ class _Sender:
             figures = {f"final/{key}" if key in self._curves else key: value for key, value in content.metrics.items()}
             self._attempt("figures", run.log_figures, figures, ended.get("ended_s") or time.time())
             self._send_files(run, content, own_text=own_text, finished=status == "FINISHED")
-        if status != "RUNNING":
-            if newest:
-                pipeline.set_status(status, ended_s=ended.get("ended_s"))
-            stage.set_status(status, ended_s=ended.get("ended_s"))
+        if newest:
+            pipeline.set_status(status, ended_s=ended.get("ended_s"))
+        stage.set_status(status, ended_s=ended.get("ended_s"))
         if self._refused:
             return False
         if status != "RUNNING":
@@ -271,10 +217,8 @@ class _Sender:
 
         A stage that an earlier pipeline did not finish is continued, below the pipeline of `runs`.
         """
-        from bertline.tracking.store import StoredRun
-
         if self._pipeline is None:
-            self._pipeline = _pipeline_run(store, runs)
+            self._pipeline = pipeline_run(store, runs)
         if self._stage is None:
             identity = {STAGE_TAG: runs.stage.name, STAGE_KEY_TAG: runs.stage.key}
             known = store.find_runs(identity)
@@ -294,7 +238,9 @@ class _Sender:
         self._attempt("inputs", run.log_inputs, content.inputs)
         if content.config is not None:
             config = content.config if own_text else without_text(content.config)
-            self._attempt("config.yaml", run.attach_config, config, sha256_of_json(config))
+            self._attempt(
+                "config.yaml", run.attach, "config.yaml", sha256_of_json(config), partial(upload_config, config)
+            )
 
     def _send_files(self, run: StoredRun, content: TrackedRun, *, own_text: bool, finished: bool) -> None:
         for one in content.files:
@@ -312,19 +258,15 @@ class _Sender:
             if one.sha256 not in (None, sha256):
                 self._notice(f"{path} was overwritten by another run and is left out")
                 return
-            self.show_progress(size_of_path(path))
             if isinstance(one, ShownTable):
-                run.attach_table(path, one, sha256)
+                run.attach(f"{one.name}.json", sha256, partial(upload_table, path, one))
             else:
-                run.attach(path, sha256)
+                run.attach(path.name, sha256, partial(upload, path))
 
     def _attempt(self, part: str, function: Callable[..., None], *arguments: Any) -> None:
         """Send a part of the run; one that the server refuses is warned of once and does not stop the others."""
-        from bertline.tracking.store import refused
-
         if part in self._refused:
             return
-        self.show_progress()
         try:
             function(*arguments)
         except Exception as error:
@@ -341,7 +283,6 @@ class _Sender:
             if inode != status.st_ino or status.st_size < position:
                 position = 0  # rewritten after a resume
             for line, after in complete_lines(path, position):
-                self.show_progress()
                 yield json.loads(line)
                 position = after
             self._positions[path] = (status.st_ino, position)
@@ -354,8 +295,6 @@ class _Sender:
 
     def _send_trials(self, store: Store, parent: str) -> None:
         """Create a run below the stage's for each line of events.jsonl: trials and repetitions of a sweep."""
-        from bertline.tracking.store import StoredRun
-
         for event in self._rows(self.folder / "events.jsonl"):
             if self._trials is None:
                 runs = [StoredRun(store.client, run) for run in store.find_runs({PARENT_TAG: parent})]
@@ -388,12 +327,8 @@ class _Sender:
         for content in (runs.pipeline, runs.stage):
             paths += [self.folder / one.path for one in content.files]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        states: list[Any] = [dataclasses.asdict(runs), ended]
-        for file in files:
-            with suppress(FileNotFoundError):
-                status = file.stat()
-                states.append([file.name, status.st_size, status.st_mtime_ns])
-        return sha256_of_json(states)
+        states = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()]
+        return sha256_of_json([dataclasses.asdict(runs), ended, states])
 
     def _notice(self, message: str) -> None:
         if message not in self._notices:
@@ -401,12 +336,7 @@ class _Sender:
             say(message)
 
 
-def _store(tracking: TrackingConfig) -> Store:
-    from bertline.tracking.store import Store
-
-    return Store(tracking.uri, tracking.experiment_name)
-
-
-def _pipeline_run(store: Store, runs: TrackedRuns) -> StoredRun:
+def pipeline_run(store: Store, runs: TrackedRuns) -> StoredRun:
+    """Return the run of a pipeline, which is created if it does not exist."""
     key, name = runs.pipeline.key, runs.pipeline.name
     return store.find_or_create_run({PIPELINE_KEY_TAG: key}, f"{name} {key[:10]}", start_s=runs.opened_s)

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,27 +75,32 @@ class Store:
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         self.uri = uri
         self._experiment_name = experiment_name
-        self._experiment_id: str | None = None
         if (database := database_file(uri)) is not None:
             database.parent.mkdir(parents=True, exist_ok=True)
         # Concurrent creation of MLflow's tables fails.
         with nullcontext() if database is None else locked(database.with_name(f".{database.name}.lock")):
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
+    @cached_property
     def experiment_id(self) -> str:
-        """Return the id of the experiment, which is created if it does not exist.
+        """Id of the experiment, which is created if it does not exist.
 
         Raises:
             MachineError: The experiment was deleted.
         """
-        if self._experiment_id is None:
-            experiment = self.client.get_experiment_by_name(self._experiment_name)
-            if experiment is not None and experiment.lifecycle_stage == "deleted":
-                raise MachineError(
-                    f"experiment {self._experiment_name!r} was deleted; restore it or set tracking.experiment_name"
-                )
-            self._experiment_id = experiment.experiment_id if experiment else self._create_experiment()
-        return self._experiment_id
+        name = self._experiment_name
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
+            location = _artifact_location(self.uri)
+            try:
+                return str(self.client.create_experiment(name, artifact_location=location, tags=_EXPERIMENT_TAGS))
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                experiment = self.client.get_experiment_by_name(name)  # created by another process
+        if experiment.lifecycle_stage == "deleted":
+            raise MachineError(f"experiment {name!r} was deleted; restore it or set tracking.experiment_name")
+        return str(experiment.experiment_id)
 
     def find_runs(self, tags: Mapping[str, str]) -> list[Run]:
         """Return the runs with all these tags, oldest first."""
@@ -103,7 +109,7 @@ class Store:
         token: str | None = None
         while True:
             page = self.client.search_runs(
-                [self.experiment_id()], text, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+                [self.experiment_id], text, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
             )
             runs.extend(page)
             token = page.token
@@ -125,19 +131,9 @@ class Store:
 
     def create_run(self, name: str, tags: Mapping[str, str], *, start_s: float) -> StoredRun:
         """Create a run in state RUNNING."""
-        plain = {key: cut(value, _MAX_TAG_CHARACTERS) for key, value in tags.items()}
-        run = self.client.create_run(self.experiment_id(), start_time=int(start_s * 1000), tags=plain, run_name=name)
+        plain = {key: truncated(value, _MAX_TAG_CHARACTERS) for key, value in tags.items()}
+        run = self.client.create_run(self.experiment_id, start_time=int(start_s * 1000), tags=plain, run_name=name)
         return StoredRun(self.client, run)
-
-    def _create_experiment(self) -> str:
-        try:
-            return self.client.create_experiment(
-                self._experiment_name, artifact_location=_artifact_location(self.uri), tags=_EXPERIMENT_TAGS
-            )
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-            return self.client.get_experiment_by_name(self._experiment_name).experiment_id  # created by another process
 
 
 class StoredRun:
@@ -155,7 +151,7 @@ class StoredRun:
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Set or replace tags."""
-        plain = {key: cut(value, _MAX_TAG_CHARACTERS) for key, value in tags.items()}
+        plain = {key: truncated(value, _MAX_TAG_CHARACTERS) for key, value in tags.items()}
         new = {key: value for key, value in plain.items() if self.tags.get(key) != value}
         for batch in _batches([RunTag(*item) for item in new.items()], PARAMS_PER_BATCH):
             self._client.log_batch(self.id, tags=batch)
@@ -177,16 +173,13 @@ class StoredRun:
 
     def log_points(self, points: Iterable[Point]) -> None:
         """Add values of metrics; a (key, step) that the run has is left as it is."""
-        batch: list[Metric] = []
+        new: list[Metric] = []
         for name, value, time_s, step in points:
             key = metric_key(name)
             if step not in self._steps_of(key):
                 self._steps_of(key).add(step)
-                batch.append(Metric(key, value, int(time_s * 1000), step))
-                if len(batch) == METRICS_PER_BATCH:
-                    self._client.log_batch(self.id, metrics=batch)
-                    batch = []
-        if batch:
+                new.append(Metric(key, value, int(time_s * 1000), step))
+        for batch in _batches(new, METRICS_PER_BATCH):
             self._client.log_batch(self.id, metrics=batch)
 
     def log_figures(self, figures: Mapping[str, float], time_s: float) -> None:
@@ -200,36 +193,12 @@ class StoredRun:
         self.log_points(points)
         self._metrics |= {metric_key(key): value for key, value in figures.items()}
 
-    def attach(self, path: Path, sha256: str) -> None:
-        """Attach a file or folder, unless the run has this content of it."""
-
-        def upload() -> None:
-            if path.is_dir():
-                self._client.log_artifacts(self.id, str(path), path.name)
-            else:
-                self._client.log_artifact(self.id, str(path))
-
-        self._attach_as(path.name, sha256, upload)
-
-    def attach_config(self, config: Mapping[str, Any], sha256: str) -> None:
-        """Attach a configuration as `config.yaml`, unless the run has it."""
-        self._attach_as("config.yaml", sha256, lambda: self._client.log_dict(self.id, dict(config), "config.yaml"))
-
-    def attach_table(self, path: Path, table: ShownTable, sha256: str) -> None:
-        """Attach the first rows of a Parquet file as the table `NAME.json`, unless the run has it."""
-        file = f"{table.name}.json"
-
-        def upload() -> None:
-            # MLflow appends to a table that exists. A run is one result, so the rows that it has are those of the file.
-            if file in {artifact.path for artifact in self._client.list_artifacts(self.id)}:
-                return
-            rows = pq.read_table(path)
-            if table.wrong_only:
-                rows = rows.filter(pc.less(rows["correct"].cast("float64"), 1.0))
-            if len(rows):
-                self._client.log_table(self.id, rows.slice(0, table.num_rows).to_pandas(), file)
-
-        self._attach_as(file, sha256, upload)
+    def attach(self, name: str, sha256: str, upload: Callable[[MlflowClient, str], None]) -> None:
+        """Attach an artifact by `upload`, which takes the client and the id of the run, unless the run has it."""
+        tag = _DIGEST_TAG + re.sub(r"[^\w. -]", "_", name)  # `sweep@TASK.json` is no key of a tag
+        if self.tags.get(tag) != sha256:
+            upload(self._client, self.id)
+            self.set_tags({tag: sha256})
 
     def set_status(self, status: RunStatus, *, ended_s: float | None = None) -> None:
         """Set the status; any status but RUNNING also ends the run, at `ended_s` (by default now)."""
@@ -242,17 +211,37 @@ class StoredRun:
             self._client.set_terminated(self.id, status=status, end_time=end)
         self.status = status
 
-    def _attach_as(self, name: str, sha256: str, upload: Callable[[], None]) -> None:
-        tag = _DIGEST_TAG + re.sub(r"[^\w. -]", "_", name)  # `sweep@TASK.json` is no key of a tag
-        if self.tags.get(tag) != sha256:
-            upload()
-            self.set_tags({tag: sha256})
-
     def _steps_of(self, key: str) -> set[int]:
         if key not in self._steps:
             history = self._client.get_metric_history(self.id, key) if key in self._metrics else []
             self._steps[key] = {metric.step for metric in history}
         return self._steps[key]
+
+
+def upload(path: Path, client: MlflowClient, run_id: str) -> None:
+    """Attach a file or folder to a run."""
+    if path.is_dir():
+        client.log_artifacts(run_id, str(path), path.name)
+    else:
+        client.log_artifact(run_id, str(path))
+
+
+def upload_config(config: Mapping[str, Any], client: MlflowClient, run_id: str) -> None:
+    """Attach a configuration to a run as `config.yaml`."""
+    client.log_dict(run_id, dict(config), "config.yaml")
+
+
+def upload_table(path: Path, table: ShownTable, client: MlflowClient, run_id: str) -> None:
+    """Attach the first rows of a Parquet file to a run as the table `NAME.json`."""
+    file = f"{table.name}.json"
+    # MLflow appends to a table that exists. A run is one result, so the rows that it has are those of the file.
+    if file in {artifact.path for artifact in client.list_artifacts(run_id)}:
+        return
+    rows = pq.read_table(path)
+    if table.wrong_only:
+        rows = rows.filter(pc.less(rows["correct"].cast("float64"), 1.0))
+    if len(rows):
+        client.log_table(run_id, rows.slice(0, table.num_rows).to_pandas(), file)
 
 
 def dataset_inputs(inputs: Mapping[str, tuple[str, str]]) -> list[DatasetInput]:
@@ -272,13 +261,13 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
     >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
     {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
     """
-    return {key[:_MAX_KEY_CHARACTERS]: cut(value, MAX_PARAM_CHARACTERS) for key, value in _leaves(mapping, "")}
+    return {key[:_MAX_KEY_CHARACTERS]: truncated(value, MAX_PARAM_CHARACTERS) for key, value in _leaves(mapping, "")}
 
 
-def cut(value: str, limit: int) -> str:
+def truncated(value: str, limit: int) -> str:
     """Truncate a value to a limit, with a note on its original length.
 
-    >>> cut("a" * 100, 40)
+    >>> truncated("a" * 100, 40)
     'aaaaaaaaaaaaaaa… (cut, 100 characters)'
     """
     if len(value) <= limit:

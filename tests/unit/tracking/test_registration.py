@@ -13,10 +13,9 @@ from mlflow import MlflowClient
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.verdicts import Measured
-from bertline.tracking import sending
+from bertline.tracking import registry
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.registration import Registration, Standing, challenged
-from bertline.tracking.registry import promote
+from bertline.tracking.registry import Registration, Standing, challenged, promote
 from bertline.tracking.tracked_runs import write_tracked_runs
 from serving_inputs import serving
 from tracking_inputs import record
@@ -43,7 +42,7 @@ def register(config: TrackingConfig, folder: Path, standing: Standing, *, conten
     run = folder.with_name("run")
     write_tracked_runs(run, record(config))
     registration = Registration(alias="current", tags={"a": "b"}, serving=serving(), standing=standing)
-    return sending.register(run, model_name(config), folder, registration)
+    return registry.register(run, model_name(config), folder, registration)
 
 
 def model_name(config: TrackingConfig) -> str:
@@ -135,9 +134,9 @@ OTHER_ROWS = Measured(scores=np.ones(2), blocks=np.ones((2, 7)), repeatable=Fals
 def test_the_champion_keeps_the_title_unless_it_is_beaten(
     challenger: Standing, champion: dict[str, Any], why: str
 ) -> None:
-    verdict = challenged(challenger, champion)
-    assert not verdict.wins
-    assert why in verdict.reason and "stays" in verdict.reason
+    wins, reason = challenged(challenger, champion)
+    assert not wins
+    assert why in reason and "stays" in reason
 
 
 def test_a_version_is_promoted_by_hand_with_a_reason_that_is_stored(config: TrackingConfig, tmp_path: Path) -> None:

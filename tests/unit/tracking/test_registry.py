@@ -19,8 +19,7 @@ from bertline.foundation.verdicts import Measured
 from bertline.inference import pyfunc
 from bertline.tracking import registry
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.registration import Registration, Standing
-from bertline.tracking.sending import register
+from bertline.tracking.registry import Registration, Standing, register
 from bertline.tracking.store import Store
 from bertline.tracking.tracked_runs import PIPELINE_KEY_TAG, write_tracked_runs
 from finished_tasks import finish, texts
@@ -110,8 +109,7 @@ def test_the_card_is_the_description_and_scores_are_linked_to_rows_and_run(
 
 
 def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(model: Path) -> None:
-    # The heading ends just before the limit.
-    parts = ["# A model", *(f"Paragraph {'x' * 90} end." for _ in range(46)), "## Limits", "y" * 500]
+    parts = ["# A model", *(f"Paragraph {'x' * 90} end." for _ in range(46)), "y" * 500]
     (model / "README.md").write_text("\n\n".join(parts))
     description = registry._description_of(model)
     assert 4_000 < len(description) <= 5_000

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.registry import prepared_pages
 from bertline.tracking.store import Point, RunStatus, Store
 from bertline.tracking.tracked_runs import PARENT_TAG, TRIAL_TAG
-from bertline.tracking.views import prepared_views
 
 SERVER = "http://127.0.0.1:5000"
 NAMES = {"prefix": "bertline-", "champion": "champion"}
@@ -18,7 +18,7 @@ NAMES = {"prefix": "bertline-", "champion": "champion"}
 
 def shown(config: TrackingConfig) -> dict[str, Any]:
     """The views by title, each as the parts of the address after the hash."""
-    return {view.title: urlsplit(urlsplit(view.address).fragment) for view in prepared_views(config, SERVER, **NAMES)}
+    return {title: urlsplit(urlsplit(address).fragment) for title, address in prepared_pages(config, SERVER, **NAMES)}
 
 
 def make(store: Store, name: str, tags: dict[str, str], *points: Point, start_s: float = 1.0) -> str:
@@ -43,7 +43,7 @@ def test_the_columns_of_all_runs_are_the_scores_of_pipelines_on_test(config: Tra
         make(store, "p", {"bertline.pipeline_key": str(number)}, *((key, 0.5, 1.0, 0) for key in keys))
     make(store, "pretrain", {"bertline.stage": "pretrain"}, ("perf/mfu", 0.5, 1.0, 0))
     (key,) = parse_qs(shown(config)["all runs"].query)["viewStateShareKey"]
-    view = json.loads(store.client.get_experiment(store.experiment_id()).tags[f"mlflow.sharedViewState.{key}"])
+    view = json.loads(store.client.get_experiment(store.experiment_id).tags[f"mlflow.sharedViewState.{key}"])
     assert view == {
         "selectedColumns": [f"metrics.`{key}`" for key in ("a/accuracy", "b/f1", "val/mlm_loss")],
         "searchFilter": "",
@@ -68,7 +68,7 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
     assert runs["pretraining curves"] == [made["pretrain 2"], made["pretrain 1"]]
     assert json.loads(parse_qs(pages["pretraining curves"].query)["plot_metric_keys"][0]) == ["val/mlm_loss"]
     assert set(runs["trials of sweep@reviews"]) == set(trials[:2])  # of the newer sweep
-    experiment = store.experiment_id()
+    experiment = store.experiment_id
     assert all(json.loads(parse_qs(page.query).get("experiments", [json.dumps([experiment])])[0]) == [experiment]
                for page in pages.values())  # fmt: skip
     assert all(parse_qs(page.query)["workflowType"] == ["machine_learning"] for page in pages.values())
@@ -99,7 +99,7 @@ def test_the_newest_report_is_shown_and_no_pipeline_without_one(config: Tracking
     for pipeline in pipelines[:2]:
         store.client.log_artifact(pipeline, str(tmp_path / "report.html"))
     page = shown(config)["newest report"]
-    assert page.path == f"/experiments/{store.experiment_id()}/runs/{pipelines[1]}/artifacts/report.html"
+    assert page.path == f"/experiments/{store.experiment_id}/runs/{pipelines[1]}/artifacts/report.html"
 
 
 def test_only_a_newest_sweep_with_failed_trials_has_a_page_for_them(config: TrackingConfig) -> None:
@@ -115,7 +115,7 @@ def test_only_a_newest_sweep_with_failed_trials_has_a_page_for_them(config: Trac
     page = parse_qs(pages["failed trials of sweep@b"].query)
     (found,) = page["searchFilter"]
     assert page["orderByKey"] == ["tags.`mlflow.runName`"]  # by date, trials would be folded away below their sweep
-    (run,) = store.client.search_runs([store.experiment_id()], found)
+    (run,) = store.client.search_runs([store.experiment_id], found)
     assert run.data.tags[PARENT_TAG] == sweeps[3]
 
 
@@ -128,7 +128,7 @@ def test_a_task_with_a_champion_has_a_page_for_it(config: TrackingConfig, tmp_pa
             client.create_model_version(f"of-views-{task}", str(tmp_path))
     client.set_registered_model_alias("of-views-reviews", "champion", "2")
     client.set_registered_model_alias("of-views-topics", "current", "1")
-    found = {view.title: view.address for view in prepared_views(config, SERVER, **names) if "best" in view.title}
+    found = {title: url for title, url in prepared_pages(config, SERVER, **names) if "best" in title}
     assert found == {
         "best model of reviews": f"{SERVER}/#/models/of-views-reviews/versions/2?workflowType=machine_learning"
     }
