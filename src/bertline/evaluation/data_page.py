@@ -15,10 +15,11 @@ from bertline.evaluation.charts import Captioned
 from bertline.evaluation.corpus_survey import SHORT_CHARACTERS, CorpusSurvey, Part, doubling_bins, survey_corpus
 from bertline.evaluation.figures import Series, bar_chart, line_chart
 from bertline.evaluation.html import rendered
-from bertline.evaluation.vocabulary_survey import Fit, VocabularySurvey
+from bertline.evaluation.vocabulary_survey import VocabularySurvey
 from bertline.foundation.files import read_json, write_atomically
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
+from bertline.tokenization.fit import Fit
 
 _LONG_SEQUENCE = 512
 _LEAST_SCRIPT = 0.02

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bertline.corpus.document import Split
 from bertline.corpus.sources import language_of
@@ -19,6 +17,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
 from bertline.tokenization.counting import CorpusText
+from bertline.tokenization.fit import Fit, cut_words, fit_of
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
@@ -29,82 +28,8 @@ NUM_LONGEST, NUM_RAREST, NUM_CUT = 10, 40, 15
 _MIN_FREQUENCY, _MAX_ALPHABET = 2, 1000
 """Settings of the vocabularies that are trained to compare with, those of `conf/tokenizer/wordpiece.yaml`."""
 _LEAST_SHARE_OF_SCRIPT = 0.001
-_BATCH_WORDS = 10_000
 _LITTLE, _MUCH = 0.03, 0.10
 """Shares of tokens that another vocabulary saves: below the first it does not pay, from the second on it does."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fit:
-    """How a vocabulary cuts a text; words are weighted by their counts."""
-
-    name: str
-    size: int
-    words: int
-    tokens: int
-    whole: int
-    """Words that are one known token."""
-    unknown: int
-    """Words that become [UNK]."""
-    unknown_character_rate: float
-    """Share of the characters that are in these."""
-    counts: NDArray[np.int64]
-    """[size] count of each token in the text."""
-
-    @property
-    def tokens_per_word(self) -> float:
-        """Return the mean number of tokens of a word, also called fertility."""
-        return self.tokens / max(1, self.words)
-
-    @property
-    def unknown_rate(self) -> float:
-        """Return the share of words that become [UNK]."""
-        return self.unknown / max(1, self.words)
-
-    @property
-    def continued_rate(self) -> float:
-        """Return the share of words that are cut into several tokens."""
-        return (self.words - self.whole - self.unknown) / max(1, self.words)
-
-    @property
-    def num_used(self) -> int:
-        """Return the number of tokens that occur in the text."""
-        return int(np.count_nonzero(self.counts))
-
-    def coverage(self) -> list[tuple[float, float]]:
-        """Return the share of the text's tokens that the most frequent 1, 2, 4, ... tokens make up."""
-        sums = np.sort(self.counts)[::-1].cumsum() / max(1, self.tokens)
-        numbers = [*(2**power for power in range(self.num_used.bit_length())), self.num_used]
-        return [(float(number), float(sums[number - 1])) for number in dict.fromkeys(numbers) if number]
-
-
-def cut_words(tokenizer: Tokenizer, parts: Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
-    """Return a row for each word of each part of a text: `part`, `word`, `times` and `ids`, its tokens."""
-    entries = [(part, word, number) for part, words in parts.items() for word, number in sorted(words.items())]
-    frame = pd.DataFrame(entries, columns=["part", "word", "times"])
-    words = sorted(set(frame["word"]))
-    batches = (words[start : start + _BATCH_WORDS] for start in range(0, len(words), _BATCH_WORDS))
-    ids = [of_word for batch in batches for of_word in tokenizer.encode_words(batch)]
-    frame["ids"] = frame["word"].map(dict(zip(words, ids, strict=True)))
-    return frame
-
-
-def fit(name: str, tokenizer: Tokenizer, frame: pd.DataFrame) -> Fit:
-    """Measure a vocabulary on the words of `cut_words`, or some of them."""
-    times, pieces, lengths = frame["times"].to_numpy(), frame["ids"].str.len().to_numpy(int), frame["word"].str.len()
-    unknown = np.array([tokenizer.unk_id in ids for ids in frame["ids"]], dtype=np.bool_)
-    ids = np.array([token for ids in frame["ids"] for token in ids], dtype=np.int64)
-    counts = np.bincount(ids, np.repeat(times, pieces), tokenizer.vocab_size).astype(np.int64)
-    return Fit(
-        name=name,
-        size=tokenizer.vocab_size,
-        words=int(times.sum()),
-        tokens=int(counts.sum()),
-        whole=int(times[(pieces == 1) & ~unknown].sum()),
-        unknown=int(times[unknown].sum()),
-        unknown_character_rate=float((times * lengths)[unknown].sum() / max(1, (times * lengths).sum())),
-        counts=counts,
-    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,15 +128,15 @@ def survey_vocabulary(
     for name, one in {own: tokenizer, **(others if several else {})}.items():
         frame = frames[name]
         for source, of_source in frame.groupby("part", sort=False):
-            by_source.setdefault(str(source), []).append(fit(name, one, of_source))
+            by_source.setdefault(str(source), []).append(fit_of(name, one, of_source))
         for language, of_language in frame.groupby(frame["part"].map(language_of) if several else lambda _: None):
             if of_language["part"].nunique() > 1:
-                by_language.setdefault(str(language), []).append(fit(name, one, of_language))
+                by_language.setdefault(str(language), []).append(fit_of(name, one, of_language))
     text = frames[own]
     costs = text["times"] * (text["ids"].str.len() - 1)
     words = text.assign(cost=costs).groupby("word", as_index=False).agg({"times": "sum", "cost": "sum", "ids": "first"})
     words = words[words["cost"] > 0].sort_values(["cost", "word"], ascending=[False, True]).head(NUM_CUT)
-    ordinary, counts = set(_ordinary(tokenizer)), fit("", tokenizer, cut_words(tokenizer, {"": train})).counts
+    ordinary, counts = set(_ordinary(tokenizer)), fit_of("", tokenizer, cut_words(tokenizer, {"": train})).counts
     known = {token: int(number) for token, number in zip(tokenizer.vocab, counts, strict=True) if token in ordinary}
     # Single characters are there for any text, so that they are rare says nothing.
     learned = [token for token in known if len(token.removeprefix(CONTINUATION)) > 1]
@@ -219,13 +144,13 @@ def survey_vocabulary(
     rarest = sorted((token for token in learned if known[token]), key=lambda token: (known[token], token))[:NUM_RAREST]
     return VocabularySurvey(
         split=split,
-        own=fit(own, tokenizer, text),
+        own=fit_of(own, tokenizer, text),
         was_trained=was_trained and tokenizer.is_wordpiece,
         by_source=by_source,
         by_language=by_language,
         by_script=_by_script(tokenizer, text),
-        trained={name: fit(title, one, cut(one)) for name, (title, one) in trained.items()},
-        given=[fit(name, one, frames[name]) for name, one in others.items()],
+        trained={name: fit_of(title, one, cut(one)) for name, (title, one) in trained.items()},
+        given=[fit_of(name, one, frames[name]) for name, one in others.items()],
         shared={name: _shared(one, tokenizer) for name, one in (*trained.values(), *others.items())},
         cut=[(word, times, list(tokenizer.tokens(ids))) for word, times, _, ids in words.itertuples(index=False)],
         longest=[(token, known[token]) for token in longest],
@@ -289,7 +214,7 @@ def _by_script(tokenizer: Tokenizer, text: pd.DataFrame) -> dict[str, list[Fit]]
     scripts = letters["word"].str[0].map(script_of)
     shares = letters.groupby(scripts)["times"].sum() / text["times"].sum()
     names = sorted(shares[shares >= _LEAST_SHARE_OF_SCRIPT].index, key=lambda name: (-shares[name], name))
-    return {name.title(): [fit(name.title(), tokenizer, letters[scripts == name])] for name in names}
+    return {name.title(): [fit_of(name.title(), tokenizer, letters[scripts == name])] for name in names}
 
 
 def _shared(other: Tokenizer, tokenizer: Tokenizer) -> float:

@@ -17,6 +17,7 @@ from timeit import timeit
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
@@ -144,8 +145,7 @@ _BATCH_SIZE = 16
 # Columns of a predictions table with the model's inputs, by kind of task; `text_pair` may be missing.
 _INPUT_COLUMNS = (("question", "context"), ("query", "first_document"), ("query", "predicted"), ("text", "text_pair"))
 Batches = Sequence[Mapping[str, Tensor]]
-Outputs = list[tuple[NDArray[np.float32], ...]]
-"""Tuples of output arrays, one per batch."""
+Outputs = list[tuple[NDArray[np.float32], ...]]  # the arrays of each batch
 
 
 def decision_of(folder: Path, architecture: Architecture) -> Decision:
@@ -173,7 +173,14 @@ def checked_sequences(
             columns.
         task: Configuration of the task, which says what marks the model reads besides token ids.
     """
-    texts, text_pairs = _checked_texts(predictions)
+    texts, text_pairs = list(CHECKED_TEXTS), None
+    table = pq.read_table(predictions).slice(0, _NUM_TEXTS) if predictions.exists() else pa.table({})
+    for first, second in _INPUT_COLUMNS:
+        if {first, second} - {"text_pair"} <= {*table.column_names}:
+            texts = table[first].to_pylist()
+            if second in table.column_names and table[second].null_count == 0:
+                text_pairs = table[second].to_pylist()
+            break
     if architecture == "BertModel":
         texts, text_pairs = [*texts, *(text_pairs or ())], None
     tokenizer = Tokenizer.load(folder)
@@ -184,16 +191,6 @@ def checked_sequences(
     sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
     is_marked = getattr(task, "shared_tokens", "plain") == "marked"
     return with_shared_marked(sequences, tokenizer) if is_marked else sequences
-
-
-def _checked_texts(predictions: Path) -> tuple[list[str], list[str] | None]:
-    if predictions.exists():
-        table = pq.read_table(predictions).slice(0, _NUM_TEXTS)
-        for first, second in _INPUT_COLUMNS:
-            if {first, second} - {"text_pair"} <= {*table.column_names}:
-                has_pairs = second in table.column_names and table[second].null_count == 0
-                return table[first].to_pylist(), table[second].to_pylist() if has_pairs else None
-    return list(CHECKED_TEXTS), None
 
 
 def compare(file: Path, expected: Outputs, batches: Batches, decision: Decision) -> dict[str, Any]:
@@ -254,10 +251,7 @@ def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> 
 
 BATCH_SIZES = (1, 32)
 _RUNS = 7
-_MIN_RUNS = 3
-# A large model at full length would delay the pipeline for minutes: slow models are measured fewer times, and models
-# that take seconds get no warm-up.
-_ENOUGH_S = 3.0
+_ENOUGH_S = 3.0  # a large model at full length would delay the pipeline for minutes: it is measured fewer times
 
 
 def export_onnx(
@@ -305,9 +299,8 @@ def export_onnx(
         )
     files = {"onnx": folder / FP32}
     measurements: dict[str, Any] = {"decision": decision, "num_texts": len(sequences), "files": {"onnx": fp32}}
-    for name, path in {"onnx_int8": INT8, "onnx_int8_vnni": INT8_VNNI}.items():
-        if not config.int8 or (path == INT8_VNNI and config.int8 != "vnni"):
-            continue
+    int8_files = {"onnx_int8": INT8, "onnx_int8_vnni": INT8_VNNI}
+    for name, path in [*int8_files.items()][: {False: 0, True: 1, "vnni": 2}[config.int8]]:
         write_int8(folder / FP32, folder / path, reduce_range=path == INT8)
         int8 = compare(folder / path, expected, batches, decision)
         if int8["agreement"] >= config.int8_min_agreement:
@@ -359,15 +352,12 @@ def measure_latency(views: Mapping[str, ModelView], files: Mapping[str, Path], *
 
 
 def _in_turns(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Run all functions in turns; return the seconds of each run by name."""
-    first = {name: [timeit(run, number=1)] for name, run in runs.items()}
-    if sum(times[0] for times in first.values()) > _ENOUGH_S:
-        return first
+    """Run all functions in turns; return the seconds of each run by name, without the first where there are more."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     started = time.perf_counter()
-    for turn in range(_RUNS):
-        if turn >= _MIN_RUNS and time.perf_counter() - started > _ENOUGH_S:
-            break
+    for _ in range(1 + _RUNS):
         for name, run in runs.items():
             times[name].append(timeit(run, number=1))
-    return times
+        if time.perf_counter() - started > _ENOUGH_S:
+            break
+    return {name: each[1:] or each for name, each in times.items()}

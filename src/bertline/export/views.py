@@ -5,7 +5,7 @@ Shapes: B sequences, S positions, L labels, H hidden size, V vocabulary size.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 import torch
 import transformers
@@ -31,8 +31,8 @@ Architecture = Literal[
     "BertForQuestionAnswering",
 ]
 
-Array = TypeVar("Array", Tensor, NDArray[Any])
-INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
+Values = TypeVar("Values", Tensor, NDArray[Any])
+GRAPH_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """The last is an input of encoders with several token types."""
 OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
     "BertModel": ("last_hidden_state",),  # [B, S, H]
@@ -65,7 +65,7 @@ class ModelView(nn.Module):
     def input_names(self) -> tuple[str, ...]:
         """Names of the inputs that the model reads."""
         encoder = getattr(self.model, "bert", self.model)
-        return INPUT_NAMES if encoder.config.type_vocab_size > 1 else INPUT_NAMES[:2]
+        return GRAPH_INPUTS if encoder.config.type_vocab_size > 1 else GRAPH_INPUTS[:2]
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class ModelView(nn.Module):
                 return (self.model(input_ids, token_type_ids, attention_mask),)
 
 
-def without_padding(values: Array, real: Array) -> Array:
+def without_padding(values: Values, real: Values) -> Values:
     """Return values of shape [B, S, ...] at the real positions [B, S], and those of shape [B, ...] unchanged."""
     return values[real] if values.shape[:2] == real.shape else values
 
@@ -106,13 +106,13 @@ def architecture_in(folder: Path) -> Architecture:
     Raises:
         ArtifactError: There is none, or it cannot be exported.
     """
-    named = config_mapping(folder).get("architectures") or ["nothing"]
-    if named[0] not in get_args(Architecture):
+    named = (config_mapping(folder).get("architectures") or ["nothing"])[0]
+    if named not in OUTPUT_NAMES:
         raise ArtifactError(
-            f"{folder / CONFIG_NAME} names {named[0]}; export knows {', '.join(get_args(Architecture))}. "
-            "Make the folder again with bertline."
+            f"{folder / CONFIG_NAME} names {named}; export knows {', '.join(OUTPUT_NAMES)}. Make the folder again with "
+            "bertline."
         )
-    return named[0]
+    return named
 
 
 def load_view(folder: Path, architecture: Architecture) -> ModelView:
@@ -164,25 +164,26 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
     if problems := {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}:
         raise ArtifactError(f"{folder}: transformers does not load all of it, and nothing more: {problems}.")
     reference.eval()
-    if labels is not None:
-        theirs = tuple(reference.config.id2label[index] for index in range(reference.config.num_labels))
-        if theirs != tuple(labels):
-            raise ArtifactError(f"{folder}: transformers reads the labels {theirs}, bertline {tuple(labels)}.")
+    theirs = tuple(label for _, label in sorted(reference.config.id2label.items()))
+    if labels is not None and theirs != tuple(labels):
+        raise ArtifactError(f"{folder}: transformers reads the labels {theirs}, bertline {tuple(labels)}.")
     inputs = _inputs(folder, reference_tokenizer)
     with torch.no_grad():
         view = load_view(folder, architecture)
         read = {name: inputs[name] for name in view.input_names}
         expected, found = reference(**read), view(*read.values())
-    real, differences = inputs["attention_mask"].bool(), []
-    for name, ours, theirs in zip(OUTPUT_NAMES[architecture], found, expected.to_tuple(), strict=False):
-        difference = (without_padding(ours, real) - without_padding(theirs, real)).abs().max().item()
+    real = inputs["attention_mask"].bool()
+    differences = {
+        name: (without_padding(ours, real) - without_padding(theirs, real)).abs().max().item()
+        for name, ours, theirs in zip(OUTPUT_NAMES[architecture], found, expected.to_tuple(), strict=False)
+    }
+    for name, difference in differences.items():
         if not difference <= tolerance:  # which rejects NaN, too
             raise ArtifactError(
                 f"{folder}: {name} differ from transformers' by {difference:.2e}, over export.logits_tolerance = "
                 f"{tolerance:.0e}. Nothing was exported."
             )
-        differences.append(difference)
-    return max(differences)
+    return max(differences.values())
 
 
 def _verify_tokenizer(folder: Path, reference: Any) -> None:

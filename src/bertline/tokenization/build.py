@@ -23,6 +23,7 @@ from bertline.tokenization.config import (
     TrainedTokenizerConfig,
 )
 from bertline.tokenization.counting import CorpusText, WordSplitter, sampled_documents
+from bertline.tokenization.fit import cut_words, fit_of
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.training import left_out, train_byte_bpe, train_wordpiece
@@ -38,7 +39,7 @@ from bertline.tokenization.words import read_user_words, with_user_words, words_
 FORMAT_VERSION = 1
 
 _HEADLINE = ("tokens_per_word", "unknown_rate", "unknown_character_rate", "whole_word_rate")
-_MOST_FREQUENT, _SAMPLED_WORDS, _SHOWN_WORDS, _BATCH_WORDS = 20, 30, 8, 10_000
+_MOST_FREQUENT, _SAMPLED_WORDS, _SHOWN_WORDS = 20, 30, 8
 _REPORT_CHARACTERS = 20_000_000  # for the quality report: enough for rates to four decimal places
 _MUCH_UNKNOWN = 0.02  # share of words that become [UNK], or of characters in them, from which there is a warning
 _CASED = "The checkpoint's encoder was trained so; a cased one keeps them"
@@ -303,35 +304,25 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
         characters that occur in no token, with counts; `sample`, words drawn by a hash from those with more than one
         token, with their tokens.
     """
-    words, total = sorted(word_counts), max(1, sum(word_counts.values()))
-    num_tokens = num_unknown = num_whole = lost = too_long = 0
-    unknown_characters: Counter[str] = Counter()
-    split: list[tuple[int, str, list[int]]] = []
-    characters = set("".join(tokenizer.vocab))
-    for start in range(0, len(words), _BATCH_WORDS):
-        batch = words[start : start + _BATCH_WORDS]
-        for word, ids in zip(batch, tokenizer.encode_words(batch), strict=True):
-            count = word_counts[word]
-            num_tokens += count * len(ids)
-            if tokenizer.unk_id in ids:
-                num_unknown += count
-                lost += count * len(word)
-                too_long += count * len(word) * (len(word) > MAX_WORD_CHARACTERS)
-                unknown_characters.update({character: count for character in word if character not in characters})
-            elif len(ids) == 1:
-                num_whole += count
-            else:
-                split.append((seed_for("quality sample", word), word, ids))
-    all_characters = max(1, sum(count * len(word) for word, count in word_counts.items()))
-    ranked = sorted(unknown_characters.items(), key=lambda item: (-item[1], item[0]))
+    cut = cut_words(tokenizer, {"": word_counts})
+    fit, lost, known = fit_of("", tokenizer, cut), cut[cut["is_unknown"]], set("".join(tokenizer.vocab))
+    unknown: Counter[str] = Counter()
+    for word in lost["word"]:
+        unknown.update({character: word_counts[word] for character in word if character not in known})
+    ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))
+    too_long = sum(word_counts[word] * len(word) for word in lost["word"] if len(word) > MAX_WORD_CHARACTERS)
+    split = cut[~cut["is_unknown"] & (cut["ids"].map(len) != 1)]
+    drawn = sorted(
+        (seed_for("quality sample", word), word, ids) for word, ids in zip(split["word"], split["ids"], strict=True)
+    )
     return {
-        "words": sum(word_counts.values()),
-        "distinct_words": len(words),
-        "tokens_per_word": num_tokens / total,
-        "unknown_rate": num_unknown / total,
-        "unknown_character_rate": lost / all_characters,
-        "too_long_character_rate": too_long / all_characters,
-        "whole_word_rate": num_whole / total,
+        "words": fit.words,
+        "distinct_words": len(word_counts),
+        "tokens_per_word": fit.tokens_per_word,
+        "unknown_rate": fit.unknown_rate,
+        "unknown_character_rate": fit.unknown_character_rate,
+        "too_long_character_rate": too_long / max(1, sum(times * len(word) for word, times in word_counts.items())),
+        "whole_word_rate": fit.whole / max(1, fit.words),
         "unknown_characters": dict(ranked[:_MOST_FREQUENT]),
-        "sample": {word: " ".join(tokenizer.tokens(ids)) for _, word, ids in sorted(split)[:_SAMPLED_WORDS]},
+        "sample": {word: " ".join(tokenizer.tokens(ids)) for _, word, ids in drawn[:_SAMPLED_WORDS]},
     }

@@ -17,11 +17,12 @@ from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.corpus_survey import survey_corpus
 from bertline.evaluation.data_page import write_data_page
-from bertline.evaluation.vocabulary_survey import VocabularySurvey, cut_words, fit, survey_vocabulary
+from bertline.evaluation.vocabulary_survey import VocabularySurvey, survey_vocabulary
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate
 from bertline.tokenization.counting import CorpusText
+from bertline.tokenization.fit import cut_words, fit_of
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -123,7 +124,7 @@ def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Pat
 
 
 def test_figures_weight_each_word_by_its_count() -> None:
-    found = fit("own", Tokenizer(OWN), cut_words(Tokenizer(OWN), {"": {"the": 6, "enzymes": 2, "☃": 1, "of": 1}}))
+    found = fit_of("own", Tokenizer(OWN), cut_words(Tokenizer(OWN), {"": {"the": 6, "enzymes": 2, "☃": 1, "of": 1}}))
     assert (found.words, found.tokens, found.whole, found.unknown) == (10, 6 + 4 + 1 + 1, 7, 1)
     assert found.tokens_per_word == pytest.approx(1.2)
     assert (found.continued_rate, found.unknown_rate) == (pytest.approx(0.2), pytest.approx(0.1))

@@ -24,7 +24,7 @@ import bertline
 from bertline.encoding.sequences import encode_texts
 from bertline.export.build import build_export
 from bertline.export.onnx import FP32, INT8, INT8_VNNI, export_onnx, open_session
-from bertline.export.views import CHECKED_TEXTS, INPUT_NAMES, VECTORS_NAME, architecture_in
+from bertline.export.views import CHECKED_TEXTS, GRAPH_INPUTS, VECTORS_NAME, architecture_in
 from bertline.foundation.errors import ArtifactError
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT, export_finished
@@ -86,7 +86,7 @@ def test_onnx_gives_the_numbers_of_transformers(exported: Exported, name: str) -
     """For batches and lengths that the graph was not traced with, padded."""
     folder = exported.folder / name
     session = open_session(folder / FP32)
-    assert [value.name for value in session.get_inputs()] == list(INPUT_NAMES)
+    assert [value.name for value in session.get_inputs()] == list(GRAPH_INPUTS)
     architecture = "BertModel" if name == "encoder" else architecture_in(folder)
     auto = {
         "BertModel": transformers.AutoModel,
@@ -104,7 +104,7 @@ def test_onnx_gives_the_numbers_of_transformers(exported: Exported, name: str) -
         mask[-1, length // 2 + 1 :] = 0
         types = torch.zeros_like(ids)
         types[:, length // 2 :] = 1
-        inputs = dict(zip(INPUT_NAMES, (ids, mask, types), strict=True))
+        inputs = dict(zip(GRAPH_INPUTS, (ids, mask, types), strict=True))
         with torch.no_grad():
             expected = reference(**inputs)
         found = session.run(None, {key: value.numpy() for key, value in inputs.items()})
