@@ -144,7 +144,7 @@ lock:            ## Renew constraints.txt from the newest versions that pyprojec
 
 accept: install  ## Keep a stage's result after a change known not to matter: make accept STAGE=pretrain
 	@test -n "$(STAGE)" || { echo "name the stage: make accept STAGE=pretrain"; exit 2; }
-	dvc repro --single-item configure
+	dvc repro --single-item configure identity
 	dvc commit --force $(STAGE)
 
 clean:           ## Delete .venv and caches; artifacts, runs and data stay

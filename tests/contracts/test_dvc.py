@@ -99,19 +99,18 @@ def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refus
 
 
 def test_an_empty_list_of_tasks_is_a_pipeline_without_tasks(project: Any) -> None:
-    Path("tasks.yaml").write_text("task_names: []\n")
-    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item} > out_${item}", "outs": ["out_${item}"]}}
-    stages({"sweep": content, "one": {"cmd": "echo a > out", "outs": ["out"]}}, vars=["tasks.yaml"])
+    Path("params.yaml").write_text("tasks: {}\n")
+    content = {"foreach": "${tasks}", "do": {"cmd": "echo ${key} > out_${key}", "outs": ["out_${key}"]}}
+    stages({"sweep": content, "one": {"cmd": "echo a > out", "outs": ["out"]}})
     assert names_run(project) == ["one"]
 
 
-def test_a_key_in_vars_and_in_params_yaml_is_refused_so_the_task_list_has_its_own_name(project: Any) -> None:
-    Path("tasks.yaml").write_text("task_names: [x]\n")
-    Path("params.yaml").write_text("task_names: [y]\n")
-    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item}"}}
-    stages({"sweep": content}, vars=["tasks.yaml"])
-    with pytest.raises(Exception, match="cannot redefine 'task_names'"):
-        names_run(project)
+def test_stages_made_for_the_keys_of_params_yaml_depend_on_their_own_part_of_it_alone(project: Any) -> None:
+    content = {"foreach": "${tasks}", "do": {"cmd": "echo ${key} > out_${key}", "params": ["tasks.${key}"]}}
+    stages({"sweep": {**content, "do": {**content["do"], "outs": ["out_${key}"]}}})
+    for value, run in (("1", ["sweep@a", "sweep@b"]), ("2", ["sweep@b"])):
+        Path("params.yaml").write_text(f"tasks: {{a: {{x: '${{y}}'}}, b: {{x: {value}}}}}\n")
+        assert names_run(project) == run
 
 
 @pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])

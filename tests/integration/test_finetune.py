@@ -44,7 +44,6 @@ def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = table.replace("path: ???", f"path: {base / 'rows.csv'}")
     (folder / "conf/task/mine.yaml").write_text(table)
     (folder / "conf/task/other.yaml").write_text(f"{table}start_from: {base / 'own'}\n")
-    (folder / "conf/tasks.yaml").write_text("task_names: [mine, other]\n")
     config = [line for line in (folder / "conf/config.yaml").read_text().splitlines() if "- task@tasks." not in line]
     place = config.index("  - sweep: default")
     config[place:place] = ["  - task@tasks.mine: mine", "  - task@tasks.other: other"]
@@ -125,7 +124,7 @@ def test_one_command_needs_no_yaml_and_resumes(finetuned: Path, run: Run, tmp_pa
     assert "is finished already" in again.stdout
     assert json.loads(again.stdout.splitlines()[-1]) | {"minutes": 0} == said | {"minutes": 0}
     assert before == {path: path.stat().st_mtime for path in (finetuned / "artifacts").rglob("*")}
-    assert yaml.safe_load((finetuned / "conf/tasks.yaml").read_text()) == {"task_names": ["mine", "other"]}
+    assert [*yaml.safe_load((finetuned / "params.yaml").read_text())["tasks"]] == ["mine", "other"]
 
 
 FIT = """

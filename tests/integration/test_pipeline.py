@@ -39,7 +39,7 @@ def replace(path: Path, old: str, new: str) -> None:
 def test_a_second_repro_runs_nothing(pipeline: Path, run: Run) -> None:
     run(pipeline, "dvc", "repro")
     again = succeeded(run(pipeline, "dvc", "repro"))
-    assert stages_run(again) == ["versions"]
+    assert stages_run(again) == ["identity"]
 
 
 def test_the_learning_rate_re_runs_from_pretrain(pipeline: Path, run: Run) -> None:
@@ -78,11 +78,19 @@ def test_a_new_task_re_runs_neither_corpus_nor_pretrain(pipeline: Path, run: Run
     assert json.loads((pipeline / "artifacts/tasks/mine/manifest.json").read_text())["labels"] == ["neg", "pos"]
 
 
-def test_task_lists_that_differ_stop_configure(pipeline: Path, run: Run) -> None:
-    replace(pipeline / "conf/tasks.yaml", "docs_search]", "docs_search, other]")
+def test_a_task_that_dvc_has_not_read_stops_configure(pipeline: Path, run: Run) -> None:
+    replace(pipeline / "conf/config.yaml", "  - task@tasks.docs_match: docs_match\n", "")
     stopped = run(pipeline, "dvc", "repro")
     assert stopped.returncode != 0
-    assert "conf/tasks.yaml lists" in stopped.stderr
+    assert "params.yaml has the tasks" in stopped.stderr and "Run `bertline configure`" in stopped.stderr
+
+
+def test_a_stage_whose_code_was_edited_since_dvc_looked_is_refused(pipeline: Path, run: Run) -> None:
+    source = pipeline / "src/bertline/evaluation/build.py"
+    source.write_text(source.read_text() + "\n_UNUSED = 1\n")
+    stopped = run(pipeline, "dvc", "repro", "--single-item", "--force", "evaluate")
+    assert stopped.returncode != 0
+    assert "artifacts/identity/evaluate.json" in stopped.stderr and "code.bertline.evaluation.build" in stopped.stderr
 
 
 def test_what_an_experiment_sets_stays_until_a_person_decides(pipeline: Path, run: Run) -> None:
@@ -94,7 +102,7 @@ def test_what_an_experiment_sets_stays_until_a_person_decides(pipeline: Path, ru
     def title() -> str:
         return yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"]
 
-    assert stages_run(run(pipeline, "dvc", "repro")) == ["versions"]
+    assert stages_run(run(pipeline, "dvc", "repro")) == ["identity"]
     assert title() == "another title"
 
     replace(pipeline / "conf/optimizer/adamw.yaml", "# AdamW", "# Once more: AdamW")

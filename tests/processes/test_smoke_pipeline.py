@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Written only under conditions that the smoke preset may not meet: an alarm, a tagger with a CRF.
 CONDITIONAL = {
-    "artifacts/pretrain/health.jsonl", "artifacts/export/*/crf.safetensors", "artifacts/sources/*",
+    "artifacts/pretrain/health.jsonl", "artifacts/export/*/crf.safetensors",
     "artifacts/sweep/*/winner/*",
 }  # fmt: skip
 

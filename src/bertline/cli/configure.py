@@ -1,4 +1,4 @@
-"""configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml, artifacts/code)."""
+"""configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml)."""
 
 import json
 import os
@@ -16,17 +16,16 @@ from bertline.cli.choices import choices_at_stake, described, header, lasting_ch
 from bertline.cli.composition import explaining, loaded, plain
 from bertline.cli.inputs import check_enough_text, check_start, with_suited_lengths
 from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, refuse_unused, with_saved_choices
-from bertline.config import SECTIONS, PipelineConfig, how_to_register, name_in_yaml
-from bertline.corpus.registry import SourcesCorpusConfig
+from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
-from bertline.run.fingerprints import code_fingerprint
 from bertline.run.folder import locked_folders
-from bertline.run.user_data import check_paths, checked, link_user_data
-from bertline.stages.base import CODE
-from bertline.stages.registry import STAGES
+from bertline.run.identity import WATCHED, data_of, require_data
+from bertline.run.stage import watched_of
+from bertline.stages.registry import stages_of
+from bertline.tasks.treebank import read_treebank
 from bertline.tracking.config import masked
 from bertline.tracking.secrets import refuse_secrets_of_dvc
 
@@ -35,8 +34,6 @@ ONLY_BY_HAND = ("task_name", "inputs")
 """Keys of conf/config.yaml that no stage of DVC is given."""
 PARAMS = Path("params.yaml")
 CONF = Path("conf")
-TASK_LIST = CONF / "tasks.yaml"
-SOURCE_LIST = CONF / "sources.yaml"
 
 
 def configure(arguments: list[str]) -> None:
@@ -93,27 +90,27 @@ def composed(overrides: list[str]) -> dict[str, Any]:
 
 
 def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] | None = None) -> None:
-    """Validate, link the user's data, and write params.yaml, the lists for dvc.yaml and the code fingerprints."""
+    """Validate, and write params.yaml and what DVC is to watch for each stage."""
     refuse_secrets_of_dvc()
     config = checked(mapping)
     # Any of them, since another `sweep=` changes more than what it is chosen for.
     refuse_unused(mapping, set_by_experiment or saved_choices(saved()), each=False)
-    if "DVC_STAGE" in os.environ:
-        check_lists(config)  # the lists are the stage's dependencies, and dvc.yaml is read by now
+    if "DVC_STAGE" in os.environ and sorted(listed := [*_present()["tasks"]]) != sorted(config.tasks):
+        raise ConfigError(  # DVC has read dvc.yaml by now
+            f"{PARAMS} has the tasks {listed}, of which DVC makes stages, but the configuration has {[*config.tasks]}. "
+            "Run `bertline configure`, which writes it, and start again."
+            + "".join(how_to_register(name) for name in sorted({*listed} - {*config.tasks}))
+        )
+    check_data(config)
     check_start(config)
     check_enough_text(config)
-    link_user_data(config)
-    if "DVC_STAGE" not in os.environ:
-        list_names(TASK_LIST, [*config.tasks])
-        list_names(SOURCE_LIST, _sources(config))
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
         Path(folder).mkdir(parents=True, exist_ok=True)
     set_by_experiment = set_by_experiment or {}
     content = {"task_name": None, **{section: mapping[section] for section in SECTIONS}}
     write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
-    for stage in STAGES:
-        for task, of_task in config.tasks.items() if stage.per_task else ((None, None),):
-            write_json(CODE / stage.full_name(task), code_fingerprint(stage, of_task and of_task.kind))
+    watched = {stage.full_name(task): watched_of(stage, task, config) for stage, task in stages_of(config)}
+    write_json(WATCHED, watched)
     for running in locked_folders(Path(config.runtime.runs_folder)):
         say(
             f"stage {running.parent.name} is running with the configuration it started with ({running}/config.yaml). "
@@ -153,7 +150,6 @@ def saved() -> Any:
 def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
     """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
-    listed = {path: path.read_text(encoding="utf-8") for path in (TASK_LIST, SOURCE_LIST)}
     content = OmegaConf.to_yaml(OmegaConf.create(choices))
     write_atomically(LOCAL, f"# @package _global_\n# Lasting choices (bertline configure ... --save)\n{content}")
     try:
@@ -165,25 +161,7 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
             LOCAL.unlink()
         else:
             write_atomically(LOCAL, before)
-        for path, text in listed.items():
-            write_atomically(path, text)
         raise
-
-
-def list_names(path: Path, names: Sequence[str]) -> None:
-    """Write the names of the tasks, or sources, from which dvc.yaml makes stages; the comments of the file stay."""
-    if [*names] == names_in(path):
-        return
-    comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    (key,) = loaded(path)
-    write_atomically(path, "\n".join([*comments, f"{key}: [{', '.join(map(name_in_yaml, names))}]"]) + "\n")
-    say(f"{path} lists the {path.stem} {', '.join(names) or '(none)'} for dvc.yaml")
-
-
-def names_in(path: Path) -> list[str]:
-    """Return the names that `list_names` writes; one of digits that a person wrote without quotes is text, too."""
-    (names,) = loaded(path).values()
-    return [str(name) for name in names]
 
 
 def show(overrides: list[str]) -> None:
@@ -191,7 +169,7 @@ def show(overrides: list[str]) -> None:
     new = composed(overrides)
     config = checked(new)
     refuse_unused(new, overrides)
-    check_paths(config)
+    check_data(config)
     check_start(config)
     check_enough_text(config)
     changes = differences(composed([]), new)
@@ -199,12 +177,7 @@ def show(overrides: list[str]) -> None:
     for name, task in config.tasks.items():
         if lacking := config.sweep.lacking_points(task):
             say(f"{name}: {lacking}")
-    try:
-        check_lists(config)
-    except ConfigError:
-        experiment = "An experiment cannot: DVC's stages are of the tasks and sources that conf/ lists, as --save does."
-    else:
-        experiment = "Or use: dvc exp run " + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
+    experiment = "Or use: dvc exp run " + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
     whole = with_whole_lists(overrides, new)
     keep = "Add --save to keep it" if whole == overrides else f"To keep it, give the whole list: {_to_type(whole)}"
     say(f"Nothing was written. {keep}. {experiment}")
@@ -263,19 +236,23 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
     return groups, values
 
 
-def check_lists(config: PipelineConfig) -> None:
-    """Check that the lists from which dvc.yaml makes stages name the tasks and the sources of the configuration."""
-    for path, names in ((TASK_LIST, [*config.tasks]), (SOURCE_LIST, _sources(config))):
-        if sorted(listed := names_in(path)) != sorted(names):
-            raise ConfigError(
-                f"{path} lists {listed}, but the configuration has the {path.stem} {names}. Run `bertline configure`, "
-                "which writes the list, and start again."
-                + "".join(how_to_register(name) for name in sorted({*listed} - {*names}) if path == TASK_LIST)
-            )
+def checked(mapping: Mapping[str, Any]) -> PipelineConfig:
+    """Validate a composed configuration; data that does not exist is named before what would follow from it."""
+    try:
+        return pipeline_config(mapping)
+    except ConfigError:
+        check_data(each_section(mapping))
+        raise
 
 
-def _sources(config: PipelineConfig) -> list[str]:
-    return sorted(config.corpus.sources) if isinstance(config.corpus, SourcesCorpusConfig) else []
+def check_data(config: PipelineConfig) -> None:
+    """Check that all data of the user's that the stages read is there."""
+    for stage, task in stages_of(config):
+        for key, path in data_of(stage, task, config).items():
+            require_data(key, path)
+    probe = config.pretrain.head_probe
+    if probe is not None:
+        read_treebank(Path(probe.treebank).expanduser())  # pretraining would find out after the stages before it
 
 
 def _present() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.progress import silent
 from bertline.foundation.validation import validate
-from bertline.run.user_data import at_hand
+from bertline.run.identity import at_hand
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder

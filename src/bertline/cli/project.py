@@ -12,7 +12,7 @@ try:
 except FileNotFoundError:
     sys.exit("error: the working folder was deleted. Change to another one and give the command again.")
 """Folder where the command was given, before it changes to that of the project."""
-_MARKS = ("dvc.yaml", "conf/tasks.yaml", "pipelines")
+_MARKS = ("dvc.yaml", "conf/config.yaml", "pipelines")
 
 
 def enter_project() -> bool:
@@ -36,7 +36,7 @@ def require_project(command: str) -> None:
 def conf_folder() -> Path:
     """Return `conf/` of the project, else the one that the installed package carries."""
     own = Path("conf").resolve()
-    return own if (own / "tasks.yaml").is_file() else Path(bertline.__file__).resolve().parent / "conf"
+    return own if (own / "config.yaml").is_file() else Path(bertline.__file__).resolve().parent / "conf"
 
 
 def folder_or_name(named: str) -> Path | str:

@@ -67,7 +67,7 @@ _VERDICTS = {"better": "wins", "worse": "loses", "not shown": "not clear", None:
 
 def finished_pipeline(root: Path) -> Iterator[str]:
     """Yield the verdict on each task, one line each, where the report is, and the commands that come next."""
-    names = yaml.safe_load((root / "conf/tasks.yaml").read_text(encoding="utf-8"))["task_names"]
+    names = yaml.safe_load((root / "params.yaml").read_text(encoding="utf-8"))["tasks"]
     files = [root / "artifacts/sweep" / name / "result.json" for name in names]
     rows = [_row(read_json(file)) for file in files if file.exists()]
     if rows:

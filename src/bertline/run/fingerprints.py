@@ -12,29 +12,18 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_file
-from bertline.foundation.mappings import value_at
-from bertline.foundation.plugins import packages_in
-from bertline.stages.base import PYTHON_DOCS, Stage
-from bertline.stages.registry import STAGES
-from bertline.tokenization.storage import TOKENIZER_FILES
-
-if TYPE_CHECKING:
-    pass
+from bertline.stages.base import Stage
 
 _SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "templates/*")
 _STAGES = "bertline.stages."
-_OR_ON_HUB = ("tokenizer.compare", "sweep.encoders")
 # These modules print messages, validate, or keep records, which cannot change a result.
 _WITHOUT_MEANING = frozenset({
     "bertline", "bertline.config", "bertline.foundation.errors", "bertline.foundation.progress",
@@ -69,7 +58,7 @@ def code_fingerprint(stage: Stage, kind: str | None = None, *, source: Path | No
     """
     own = []
     if kind is not None:
-        from bertline.kinds.registry import kind_named  # which loads numpy: the stage `versions` does without
+        from bertline.kinds.registry import kind_named  # which loads numpy
 
         own = [base.__module__ for base in kind_named(kind).__mro__]
     return _closure([type(stage).__module__, *own], source or _SOURCE, stage.name, own)
@@ -226,62 +215,3 @@ def _canonical(node: object) -> str:
                 told.append(f"{name}={_canonical(value)}")
         return f"{type(node).__name__}({','.join(told)})"
     return ascii(node)
-
-
-def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions that a stage's result depends on under a configuration.
-
-    Returns:
-        Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
-        minor version (`3.11`). The packages of parts that entry points name (`foundation.plugins`) are among them. Also
-        the digest of each file of `corpus.decontaminate`, `tokenizer.user_words`, `tokenizer.compare` and
-        `sweep.encoders`, by its path, for the stage that reads it: DVC watches no file that only the configuration
-        names.
-    """
-    names = {*stage.packages, *stage.more_packages(config, task)}
-    for section in stage.sections:
-        names |= packages_in(value_at(config, section.format(task=task)))
-    if PYTHON_DOCS in names:
-        names.remove(PYTHON_DOCS)
-        listed = (package["distribution"] for package in config["python_docs"]["packages"])
-        names.update(name for name in listed if name is not None)  # the standard library comes with Python
-    python = ".".join(platform.python_version_tuple()[:2])
-    versions = {name: _installed(name) for name in sorted(names, key=str.lower)}
-    for key, name in _named_files(stage, config):
-        path = Path(name).expanduser()
-        if not path.is_file():
-            raise ConfigError(
-                f"{key} names {name}, which is not a file. Give the path of a file that is there, or leave it out."
-            )
-        versions[name] = sha256_of_file(path)[:16]
-    return {**versions, "python": python}
-
-
-def _named_files(stage: Stage, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield key and path of each file that a stage reads because the configuration names it, or a folder of it."""
-    for key, name in stage.files(config):
-        path = Path(name).expanduser()
-        if path.is_dir():
-            patterns = TOKENIZER_FILES if key == "tokenizer.compare" else ("*",)
-            files = [file for pattern in patterns for file in sorted(path.glob(pattern)) if file.is_file()]
-            yield from ((key, str(file)) for file in files or (path,))
-        elif path.exists() or key not in _OR_ON_HUB or name.startswith((".", "/", "~")):  # else the name of the hub
-            yield key, name
-
-
-def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the `stage_versions` of every stage that lists any, by the stage's name in DVC."""
-    return {
-        stage.full_name(task): stage_versions(stage, task, config)
-        for stage in STAGES
-        if stage.packages
-        for task in (config["tasks"] if stage.per_task else (None,))
-    }
-
-
-@cache
-def _installed(distribution: str) -> str:
-    try:
-        return metadata.version(distribution).split("+")[0]
-    except metadata.PackageNotFoundError:
-        return "not installed"  # the stage that needs it reports how to install it

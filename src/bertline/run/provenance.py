@@ -7,9 +7,7 @@ import platform
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,17 +21,15 @@ except ImportError:  # PyYAML was built without libyaml
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 from bertline.evaluation.facts import PROVENANCE_NAME
-from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.files import sha256_of_path, write_json
 from bertline.foundation.mappings import value_at
 from bertline.foundation.parallel import processor_name, usable_cores
+from bertline.run.identity import IDENTITY
 from bertline.stages.base import ENCODERS
 from bertline.stages.registry import stage_named
 from bertline.training.config import RuntimeConfig
 
-_DIGESTS, _MOST_KEPT = "digests.json", 1000
 _PRETRAINED = stage_named("pretrain").output_of(None)
-_MUST_BE_OLDER_S = 2.0
 _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
 
 
@@ -84,52 +80,6 @@ def md5_of_path(path: Path) -> str:
     return f"{hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest()}.dir"
 
 
-def digests_of(
-    inputs: Mapping[str, Path], runs_folder: Path, digest: Callable[[Path], str] = sha256_of_path
-) -> dict[str, str]:
-    """Return the digest of each input, a file or a folder.
-
-    Every command needs them, and hashing 100 GB takes minutes, so a digest is kept in `runs_folder` with a mark of the
-    files that it was computed from: their names, sizes, inodes and change times, which nobody can set back.
-    """
-    path = runs_folder / _DIGESTS
-    kept: dict[str, str] = {}
-    with suppress(BertlineError):
-        kept = read_json(path) if path.exists() else {}
-    digests, new = dict[str, str](), dict[str, str]()
-    for name, place in inputs.items():
-        state, newest = _mark_of(place)
-        mark = state if digest is sha256_of_path else f"{digest.__name__} {state}"
-        digests[name] = kept.get(mark) or digest(place)
-        # A file system that dates changes coarsely may give a later one the same time. git has the same rule.
-        if mark not in kept and time.time() - newest > _MUST_BE_OLDER_S and _mark_of(place)[0] == state:
-            new[mark] = digests[name]
-    if new:
-        with suppress(BertlineError):  # keeping them only saves time
-            write_json(path, {**(kept if len(kept) < _MOST_KEPT else {}), **new})
-    return digests
-
-
-def changed_inputs(before: Mapping[str, str], inputs: Mapping[str, Path], runs_folder: Path) -> list[str]:
-    """Return the paths of inputs that are gone, or whose content has another digest than before."""
-    present = digests_of({name: path for name, path in inputs.items() if path.exists()}, runs_folder)
-    return [path.as_posix() for name, path in inputs.items() if present.get(name) != before[name]]
-
-
-def _mark_of(path: Path) -> tuple[str, float]:
-    """Return a mark of a file's or folder's state, and when it was last changed, in seconds of the epoch."""
-    files = [path]
-    if path.is_dir():  # unlike rglob, os.walk does not fail where a folder is removed meanwhile
-        files = sorted(Path(place, name) for place, _, names in os.walk(path) for name in names)
-    digest, newest = hashlib.sha256(), 0.0
-    for file in files:
-        with suppress(FileNotFoundError):
-            status = file.stat()
-            digest.update(f"{file}\0{status.st_size}\0{status.st_ino}\0{status.st_ctime_ns}\n".encode())
-            newest = max(newest, status.st_ctime)
-    return digest.hexdigest()[:16], newest
-
-
 def _machine(runtime: RuntimeConfig) -> str:
     """Describe the processor or the GPUs, without the name of the host."""
     torch = sys.modules.get("torch")
@@ -174,11 +124,17 @@ def stages_due(outputs: Mapping[str, Path], params: Mapping[str, Any]) -> list[s
         if (
             not (due and entry)
             or any(value_at(params, key) != value for key, value in recorded.items())
-            or any(made.get(path, md5) != md5 for path, md5 in digests.items())
+            or any(_md5_now(path, made) not in (None, md5) for path, md5 in digests.items())
             or any(out in (path, *path.parents) or path in out.parents for path in read for out in due.values())
         ):
             due[name] = output
     return list(due)
+
+
+def _md5_now(path: str, made: Mapping[str, str | None]) -> str | None:
+    """Return the digest of what a stage reads, if that is known."""
+    is_identity = Path(path).parent == IDENTITY and Path(path).exists()
+    return md5_of_path(Path(path)) if is_identity else made.get(path)
 
 
 def _git(*arguments: str) -> str | None:

@@ -19,7 +19,6 @@ from typing import Any
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config, without_untracked
 from bertline.demo.docstrings import docstrings_kept_in
 from bertline.foundation import files
-from bertline.foundation.engine import engine_named
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.mappings import differences, value_at
@@ -28,7 +27,7 @@ from bertline.foundation.signals import RECEIVED
 from bertline.foundation.validation import to_mapping
 from bertline.foundation.work import Work
 from bertline.run import provenance
-from bertline.run.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
+from bertline.run.fingerprints import code_fingerprint, reader_fingerprint
 from bertline.run.folder import (
     CONFIG_NAME,
     RESULT_NAME,
@@ -40,15 +39,15 @@ from bertline.run.folder import (
     with_status,
     work_of,
 )
+from bertline.run.identity import IDENTITY, changed_inputs, data_of, digests_of, identity_of, packages_of
 from bertline.run.presentation import add_result, opened_runs, write_headline
 from bertline.run.ranks import run_on_devices
 from bertline.run.slurm import run_job
 from bertline.run.stopping import Stopped, named
-from bertline.run.user_data import base_of, holds_nothing
-from bertline.stages.base import ENCODERS, HEADLINE, METRICS, SOURCES, Stage, short_number
-from bertline.stages.encoders import uses_pretrained
+from bertline.stages.base import ENCODERS, HEADLINE, METRICS, Stage, short_number
 from bertline.stages.pipeline import OF_PRETRAINING
-from bertline.stages.registry import STAGES, stage_named
+from bertline.stages.registry import stage_named, stages_of
+from bertline.stages.sweep import uses_pretrained
 from bertline.tracking.tracked_runs import TrackedRuns, write_tracked_runs
 from bertline.training.config import SlurmLauncherConfig
 from bertline.training.environment import Node, this_node
@@ -65,7 +64,7 @@ class StageRun:
     task_name: str | None
     config: PipelineConfig
     inputs: dict[str, Path]
-    """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
+    """Folders of the inputs by artifact name (`examples`, ...), and the user's data by the key that names it."""
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
     figures: dict[str, float] = field(default_factory=dict)
@@ -184,7 +183,7 @@ class StageRun:
         if not provenance.running_under_dvc():
             return  # the frozen configuration is the record
         changed = changed_sections(self.stage, self.task_name, self.made_of["sections"])
-        changed += provenance.changed_inputs(self.made_of["inputs"], self.inputs, Path(self.config.runtime.runs_folder))
+        changed += changed_inputs(self.made_of["inputs"], self.inputs, Path(self.config.runtime.runs_folder))
         if not changed:
             return
         if not (self.folder / RESULT_NAME).exists():  # DVC deletes the outputs of a stage before it runs it again
@@ -227,13 +226,6 @@ def run_stage(name: str, composed: Mapping[str, Any], places: Mapping[str, Path]
     if stage.is_of_pretraining and not _config_in(composed).pretrains:
         _leave_empty(stage)
         return stage.output_of(None)
-    if not stage.is_tracked:
-        config = _config_in(composed)
-        inputs = {Path(path).name: Path(path) for path in stage.inputs}
-        engine = engine_named(config.runtime.engine, config.runtime.num_workers)
-        output = stage.output_of(None)
-        stage.build(Work(config=config, inputs=inputs, folder=output, output=output, commit="", engine=engine))
-        return output
     with open_stage(name, composed, places=places) as run:
         if not run.is_done:
             run.finish(run.build())
@@ -263,12 +255,17 @@ def open_stage(
     config = _config_in(composed)
     task = _task_of(stage, task, config)
     inputs = _inputs_of(stage, task, config, {**_named_inputs(composed), **(places or {})})
+    runs_folder, watched = Path(config.runtime.runs_folder), watched_of(stage, task, config)
+    identity = identity_of(watched, runs_folder)
+    if under_dvc:
+        _refuse_other_identity(stage.full_name(task), identity)
     made_of = {
         "sections": tracked_sections(stage, task, config),
-        "inputs": provenance.digests_of(inputs, Path(config.runtime.runs_folder)),
-        "code": code_fingerprint(stage, config.tasks[task].kind if task else None),
-        "versions": stage_versions(stage, task, to_mapping(config)),
+        "inputs": {**digests_of(inputs, runs_folder), **identity["data"]},
+        "code": identity["code"],
+        "versions": identity["versions"],
     }
+    inputs |= {key: Path(path) for key, path in watched["data"].items()}
     run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
     if under_dvc:
         say(_place(run, composed))
@@ -291,6 +288,25 @@ def open_stage(
             run.freeze()
             with with_status(run.folder, config) as run.figures:
                 yield run
+
+
+def watched_of(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, Any]:
+    """Return what a stage's result depends on besides settings and artifacts, as `identity_of` takes it."""
+    return {
+        "code": code_fingerprint(stage, config.tasks[task].kind if task else None),
+        "packages": packages_of(stage, task, to_mapping(config)),
+        "data": {key: path.as_posix() for key, path in data_of(stage, task, config).items()},
+    }
+
+
+def _refuse_other_identity(name: str, identity: Mapping[str, Any]) -> None:
+    """Fail if code, packages or the user's data are others than DVC has just looked at, and would record."""
+    path = IDENTITY / f"{name}.json"
+    if path.exists() and (changed := differences(files.read_json(path), dict(identity))):
+        raise ArtifactError(
+            f"{path}, which DVC records with the result of stage {name}, does not say what is there now: "
+            f"{', '.join([*changed][:5])} changed since it was written. Run `dvc repro` again, which writes it first"
+        )
 
 
 def _config_in(composed: Mapping[str, Any]) -> PipelineConfig:
@@ -328,7 +344,7 @@ def do_work(folder: Path) -> dict[str, float]:
 def _refuse_other_inputs(frozen: Mapping[str, Any], work: Work) -> None:
     """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new."""
     runs = Path(work.config.runtime.runs_folder)
-    if paths := provenance.changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
+    if paths := changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
         raise ArtifactError(
             f"what {work.folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command "
             "again: it opens a run for what is there now"
@@ -372,11 +388,7 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
 
 def _place(run: StageRun, composed: Mapping[str, Any]) -> str:
     """Return how far the whole pipeline is, `stage 9 of 15, about 8 min left`; the time where `plan` forecast it."""
-    outputs = {
-        stage.full_name(task): stage.output_of(task)
-        for stage in STAGES
-        for task in (run.config.tasks if stage.per_task else (None,))
-    }
+    outputs = {stage.full_name(task): stage.output_of(task) for stage, task in stages_of(run.config)}
     place = list(outputs).index(run.name)
     text = f"stage {place + 1} of {len(outputs)}"
     file = forecast_file(run.config)
@@ -413,29 +425,26 @@ def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | No
 
 def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
     inputs: dict[str, Path] = {}
-    for path in map(Path, stage.inputs_of(task)):
-        if path.parent == ENCODERS:
-            if not uses_pretrained(config.tasks[str(task)].start_from):
-                continue  # the task has its own encoder
-            path = stage_named("pretrain").output_of(None)  # the encoder that the pointer refers to
+    for path in _artifacts_read(stage, task, config):
         name = _name_of(path, task)
-        # By hand, sources are read where they are; their digests are for DVC.
-        if (name in OF_PRETRAINING and not config.pretrains) or (
-            path == SOURCES and not provenance.running_under_dvc()
-        ):
+        if name in OF_PRETRAINING and not config.pretrains:
             continue
-        if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
-            continue  # a place for the user's data that this configuration does not use
         if name not in places and not path.exists():
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
         if name not in places and not provenance.running_under_dvc():
             _refuse_other_configuration(name, path, config)
             _refuse_other_content(name, path, Path(config.runtime.runs_folder))
         inputs[name] = places.get(name, path)
-    for place, data in stage.paths(config, task).items():
-        if place in stage.inputs_of(task) and data.value is not None and base_of(data.value).exists():
-            inputs[_name_of(Path(place), task)] = base_of(data.value)  # by hand it need not be linked from its place
     return inputs
+
+
+def _artifacts_read(stage: Stage, task: str | None, config: PipelineConfig) -> Iterator[Path]:
+    """Yield the artifacts that a stage reads; where DVC sees a pointer of `encoders`, the encoder itself."""
+    for path in map(Path, stage.inputs_of(task)):
+        if path.parent != ENCODERS:
+            yield path
+        elif uses_pretrained(config.tasks[str(task)].start_from):
+            yield stage_named("pretrain").output_of(None)
 
 
 def _name_of(path: Path, task: str | None) -> str:
@@ -449,15 +458,14 @@ def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfi
     waiting, changed = [artifact], dict[str, tuple[Any, Any]]()
     while waiting:
         path = waiting.pop()
-        for stage in STAGES:
-            for task in config.tasks if stage.per_task else (None,):
-                output = stage.output_of(task)
-                if path not in (output, *([output.parent] if stage.per_task else [])):
-                    continue
-                waiting += map(Path, stage.inputs_of(task))
-                made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
-                if made_under is not None:
-                    changed |= differences(_with_defaults(made_under, config), tracked_sections(stage, task, config))
+        for stage, task in stages_of(config):
+            output = stage.output_of(task)
+            if path not in (output, *([output.parent] if stage.per_task else [])):
+                continue
+            waiting += _artifacts_read(stage, task, config)
+            made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
+            if made_under is not None:
+                changed |= differences(_with_defaults(made_under, config), tracked_sections(stage, task, config))
     if changed:
         keys = ", ".join(f"{key} ({old!r} there, {new!r} here)" for key, (old, new) in sorted(changed.items())[:5])
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
@@ -473,7 +481,7 @@ def _refuse_other_content(name: str, artifact: Path, runs_folder: Path) -> None:
         path = Path(output["path"])
         if "md5" not in output or not path.exists() or artifact not in (path, *path.parents):
             continue
-        md5 = provenance.digests_of({"": path}, runs_folder, provenance.md5_of_path)[""]
+        md5 = digests_of({"": path}, runs_folder, provenance.md5_of_path)[""]
         if md5 != output["md5"]:
             raise ArtifactError(
                 f"{path} was changed or damaged since it was made: its MD5 is {md5}, and dvc.lock records "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 ARTIFACTS = Path("artifacts")
 METRICS = ARTIFACTS / "metrics"
 HEADLINE = ARTIFACTS / "headline"
-CODE = ARTIFACTS / "code"
-VERSIONS = ARTIFACTS / "versions"
-SOURCES = ARTIFACTS / "sources"
-"""Folder with a digest of each source of the corpus, by name: what DVC compares (see `pipelines/source.py`)."""
 ENCODERS = ARTIFACTS / "encoders"
 """Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain`."""
-USER_SOURCES = Path("data/sources")
-"""Sources of a corpus of several, by name."""
 
 PYTHON_DOCS = "python_docs.packages"
 """Stands among packages for those whose documentation is the default data."""
@@ -38,21 +32,21 @@ _OTHER_FIGURES = 30
 """Most figures of a stage that its note lists; `figures.json` among the artifacts has all."""
 
 
-class Named(NamedTuple):
+class UserData(NamedTuple):
     """The user's data, as a configuration names it."""
 
     key: str
-    value: str | None
-    """A path, perhaps with wildcards; None: no data is named."""
+    path: str | None
+    """A file, a folder, or a path with wildcards; None: no data is named."""
     may_be_on_hub: bool = False
-    """Whether the value may also be the name of a model on the hub."""
+    """Whether it may also be the name of a model on the hub."""
 
 
 class Stage(ABC):
     """One stage of the pipeline. In paths and sections, `{task}` stands for the task's name.
 
-    A stage's result depends on its `sections`, on its inputs, on the versions of its packages, and on the code of
-    `build` with all that it imports; not on what else stands in its file.
+    A stage's result depends on its `sections`, on its inputs and the user's data, on the versions of its packages, and
+    on the code of `build` with all that it imports; not on what else stands in its file.
     """
 
     name: ClassVar[str]
@@ -61,7 +55,7 @@ class Stage(ABC):
     sections: ClassVar[tuple[str, ...]]
     """Keys of the configuration that the stage's result depends on."""
     inputs: ClassVar[tuple[str, ...]]
-    """Artifacts that it reads, and places of the user's data (`paths`), all in data/."""
+    """Artifacts that it reads."""
     output: ClassVar[str]
     page: ClassVar[str | None] = None
     """A page for people about the output, which DVC keeps and restores with it. No stage depends on it."""
@@ -74,8 +68,6 @@ class Stage(ABC):
     per device."""
     is_of_pretraining: ClassVar[bool] = False
     """Whether only pretraining needs the stage."""
-    is_tracked: ClassVar[bool] = True
-    """Whether it has a run folder and a run in MLflow; not if it computes nothing."""
     attachments: ClassVar[tuple[Attachment, ...]] = ()
     """Files of its run folder that its run in MLflow shows."""
     tables: ClassVar[tuple[ShownTable, ...]] = ()
@@ -101,12 +93,8 @@ class Stage(ABC):
         """Yield distributions whose version matters under this configuration, besides `packages`."""
         yield from ()
 
-    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
-        """Return the user's data that a configuration names, by the place that DVC watches, which links to it."""
-        return {}
-
-    def files(self, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Yield key and value of what the stage reads where only the configuration says so: files and folders."""
+    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
+        """Yield the user's data that the stage reads where a configuration names it."""
         yield from ()
 
     @abstractmethod
@@ -131,6 +119,11 @@ class Stage(ABC):
         """Return name and note of a finished stage's run; `name` has its task, such as `sweep@docs_library`."""
         first = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
         return name, [markdown_table(["figure", "value"], [(f"`{key}`", short_number(value)) for key, value in first])]
+
+
+def listed(key: str, paths: Sequence[str], *, may_be_on_hub: bool = False) -> Iterator[UserData]:
+    """Yield each entry of a list in the configuration that names the user's data."""
+    yield from (UserData(f"{key}.{number}", path, may_be_on_hub) for number, path in enumerate(paths))
 
 
 def picked(metrics: Mapping[str, float], **keys: str) -> dict[str, float]:

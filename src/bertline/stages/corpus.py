@@ -10,13 +10,11 @@ from bertline.foundation.manifests import read_manifest
 from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.stages.base import PYTHON_DOCS, SOURCES, USER_SOURCES, Named, Stage, picked
+from bertline.stages.base import PYTHON_DOCS, Stage, UserData, listed, picked
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
-
-_TEXT = "data/text"
 
 
 class Corpus(Stage):
@@ -25,7 +23,7 @@ class Corpus(Stage):
     name = "corpus"
     summary = "Clean text, split into documents of sentences, for training and validation."
     sections = ("corpus", "python_docs")
-    inputs = (str(SOURCES), _TEXT)
+    inputs = ()
     output = "artifacts/corpus"
     packages = ("pyarrow",)
     is_of_pretraining = True
@@ -41,17 +39,12 @@ class Corpus(Stage):
         if value_at(corpus, "cleaning.fix_mojibake"):
             yield "ftfy"
 
-    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
+    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
         from bertline.corpus.registry import key_of, readers_of
 
-        found = {}
         for name, reader in readers_of(config.corpus).items():
-            place = str(USER_SOURCES / name) if name else _TEXT
-            found[place] = Named(f"{key_of(name)}.{reader.user_data}", reader.user_path)
-        return found
-
-    def files(self, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        yield from (("corpus.decontaminate", name) for name in value_at(config, "corpus.decontaminate") or ())
+            yield UserData(f"{key_of(name)}.{reader.user_data}", reader.user_path)
+        yield from listed("corpus.decontaminate", getattr(config.corpus, "decontaminate", ()))
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.corpus.build import build_corpus

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import warn
 from bertline.foundation.work import Work
-from bertline.stages.base import TRAINING_PACKAGES, Named, Stage, picked
+from bertline.stages.base import TRAINING_PACKAGES, Stage, UserData, picked
 from bertline.tracking.tracked_runs import Attachment, TrackedRuns
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
     from bertline.pretraining.objectives.base import Objective
-
-_DATA = ("data/checkpoint", "data/pretraining_teacher", "data/treebank")
 
 
 class Pretrain(Stage):
@@ -28,7 +26,7 @@ class Pretrain(Stage):
     name = "pretrain"
     summary = "The pretrained encoder with the heads of its objective."
     sections = ("model", "objective", "optimizer", "schedule", "pretrain")
-    inputs = ("artifacts/examples", "artifacts/tokenizer", *_DATA)
+    inputs = ("artifacts/examples", "artifacts/tokenizer")
     output = "artifacts/pretrain"
     packages = TRAINING_PACKAGES
     is_long = True
@@ -47,14 +45,11 @@ class Pretrain(Stage):
         if value_at(config, "pretrain.initial_embeddings") is not None:
             yield from ("scikit-learn", "scipy")
 
-    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
-        teacher, probe = getattr(config.objective, "teacher", None), config.pretrain.head_probe
-        treebank = None if probe is None else probe.treebank
-        return {
-            "data/checkpoint": Named("pretrain.start_from", config.pretrain.start_from, may_be_on_hub=True),
-            "data/pretraining_teacher": Named("objective.teacher", teacher, may_be_on_hub=True),
-            "data/treebank": Named("pretrain.head_probe.treebank", treebank),
-        }
+    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
+        yield UserData("pretrain.start_from", config.pretrain.start_from, may_be_on_hub=True)
+        yield UserData("objective.teacher", getattr(config.objective, "teacher", None), may_be_on_hub=True)
+        if (probe := config.pretrain.head_probe) is not None:
+            yield UserData("pretrain.head_probe.treebank", probe.treebank)
 
     def build(self, work: Work) -> dict[str, float]:
         if not work.config.pretrains:

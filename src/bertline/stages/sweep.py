@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.formats import escaped, markdown_table
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
-from bertline.stages.base import ENCODERS, TRAINING_PACKAGES, Named, Stage, matching
+from bertline.stages.base import ENCODERS, TRAINING_PACKAGES, Stage, UserData, listed, matching
 from bertline.tracking.tracked_runs import Attachment, ShownTable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Sweep(Stage):
     name = "sweep"
     summary = "The search for one task: its best configuration over seeds, compared with baselines."
     sections = ("tasks.{task}", "sweep")
-    inputs = (f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", "data/start/{task}", "data/teacher/{task}")
+    inputs = (f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}")
     output = "artifacts/sweep/{task}"
     packages = (*TRAINING_PACKAGES, "scipy", "scikit-learn", "optuna")
     is_long = True
@@ -43,15 +43,11 @@ class Sweep(Stage):
         if value_at(config, f"tasks.{task}.kind") in ("retrieval", "reranking"):
             yield from ("bm25s", "faiss-cpu")
 
-    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
+    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
         asked = config.tasks[str(task)]
-        return {
-            f"data/start/{task}": Named(f"tasks.{task}.start_from", asked.start_from, may_be_on_hub=True),
-            f"data/teacher/{task}": Named(f"tasks.{task}.teacher", asked.teacher),
-        }
-
-    def files(self, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        yield from (("sweep.encoders", name) for name in value_at(config, "sweep.encoders") or ())
+        yield UserData(f"tasks.{task}.start_from", asked.start_from, may_be_on_hub=True)
+        yield UserData(f"tasks.{task}.teacher", asked.teacher)
+        yield from listed("sweep.encoders", config.sweep.encoders, may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.sweep.run import run
@@ -81,6 +77,11 @@ class Sweep(Stage):
         blocks = [*filter(None, [alone, _arms(result, metric_name(result["metric"])), among])]
         blocks += [markdown_table(head, [list(map(escaped, row)) for row in rows]) for head, rows in tables]
         return f"{name}: {metric_name(result['metric'])} {result['arms']['encoder']['test_mean']:.3f}", blocks
+
+
+def uses_pretrained(start_from: str | None) -> bool:
+    """Return whether a task's `start_from` needs the pipeline's own encoder, or its architecture and vocabulary."""
+    return start_from in (None, "random")
 
 
 def _arms(result: Mapping[str, Any], metric: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
-from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Named, Stage, picked
+from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Stage, UserData, picked
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class TaskData(Stage):
     name = "task_data"
     summary = "Labelled rows of one task: train, dev and test."
     sections = ("tasks.{task}", "python_docs")
-    inputs = ("data/tasks/{task}", "data/unlabelled/{task}")
+    inputs = ()
     output = "artifacts/tasks/{task}"
     packages = ("numpy", "pyarrow")
 
@@ -35,13 +35,11 @@ class TaskData(Stage):
         if value_at(config, f"tasks.{task}.kind") == "reranking":
             yield from ("bm25s", "scikit-learn")
 
-    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
+    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
         asked = config.tasks[str(task)]
-        source = getattr(asked.source, "path", None)  # sources from packages or a hub have none
-        return {
-            f"data/tasks/{task}": Named(f"tasks.{task}.source.path", source),
-            f"data/unlabelled/{task}": Named(f"tasks.{task}.unlabelled", asked.unlabelled),
-        }
+        path = getattr(asked.source, "path", None)  # sources from packages or a hub have none
+        yield UserData(f"tasks.{task}.source.path", path)
+        yield UserData(f"tasks.{task}.unlabelled", asked.unlabelled)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.kinds.build import build_task

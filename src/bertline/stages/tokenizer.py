@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.stages.base import Named, Stage, picked
+from bertline.stages.base import Stage, UserData, listed, picked
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
@@ -23,21 +22,19 @@ class Tokenizer(Stage):
     name = "tokenizer"
     summary = "A WordPiece vocabulary, trained on the corpus or given."
     sections = ("tokenizer",)
-    inputs = ("artifacts/corpus", "data/vocabulary")
+    inputs = ("artifacts/corpus",)
     output = "artifacts/tokenizer"
     page = "artifacts/pages/data.html"
     packages = ("tokenizers",)
     is_of_pretraining = True
 
-    def paths(self, config: PipelineConfig, task: str | None) -> dict[str, Named]:
+    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
         path = getattr(config.tokenizer, "path", None)  # of one that exists or is extended
-        return {"data/vocabulary": Named("tokenizer.path", path, may_be_on_hub=True)}
-
-    def files(self, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        words = value_at(config, "tokenizer.user_words")
+        yield UserData("tokenizer.path", path, may_be_on_hub=True)
+        words = getattr(config.tokenizer, "user_words", None)
         if isinstance(words, str):  # a list has the words themselves
-            yield "tokenizer.user_words", words
-        yield from (("tokenizer.compare", name) for name in value_at(config, "tokenizer.compare") or ())
+            yield UserData("tokenizer.user_words", words)
+        yield from listed("tokenizer.compare", getattr(config.tokenizer, "compare", ()), may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.tokenization.build import build_tokenizer

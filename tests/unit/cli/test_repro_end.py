@@ -31,7 +31,7 @@ def locked_by(root: Path, pid: int, stage: str = "sweep@docs_match") -> None:
     (root / ".dvc/tmp").mkdir(parents=True)
     content = {
         "write": {"/x/artifacts/sweep/docs_match": holder, f"/x/artifacts/metrics/{stage}.json": holder},
-        "read": {"/x/artifacts/code/sweep": [holder]},
+        "read": {"/x/artifacts/identity/sweep.json": [holder]},
     }
     (root / ".dvc/tmp/rwlock").write_text(json.dumps(content))
 
@@ -77,8 +77,7 @@ def test_a_command_that_is_writing_takes_seconds(tmp_path: Path) -> None:
 
 
 def test_a_finished_pipeline_ends_with_a_verdict_on_each_task_and_what_to_open(tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/tasks.yaml").write_text("task_names: [library, search, new, alone]")
+    (tmp_path / "params.yaml").write_text("tasks: {library: {}, search: {}, new: {}, alone: {}}")
     encoder = {"encoder": {"test_mean": 0.3333}}
     baselines = {"bm25": {"title": "BM25", "test": 0.52}}
     conclusions = {

@@ -270,7 +270,7 @@ def test_a_stage_of_dvc_begins_with_its_place_in_the_whole_and_the_time_left(pro
     monkeypatch.setenv("DVC_STAGE", "pretrain")
     settings = composed("tracking.enabled=false", "runtime.runs_folder=runs")
     stages = [
-        *("pretrain", "encoders", "evaluate", "export"),
+        *("pretrain", "evaluate", "export"),
         *(f"{part}@{task}" for part in ("task_data", "sweep") for task in settings["tasks"]),
     ]
     config = pipeline_config({key: settings[key] for key in SECTIONS})

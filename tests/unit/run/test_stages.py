@@ -1,4 +1,4 @@
-"""The stages and dvc.yaml say the same; the task lists agree."""
+"""The stages and dvc.yaml say the same."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bertline.cli.overrides import registered_tasks
+from bertline.foundation.files import write_json
 from bertline.foundation.mappings import value_at
 from bertline.run.provenance import stages_due
-from bertline.stages.base import HEADLINE, METRICS, Stage
+from bertline.stages.base import ENCODERS, HEADLINE, METRICS, Stage
 from bertline.stages.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,21 +26,17 @@ def dvc_stage(stage: Stage) -> dict:
 
 
 def as_dvc(text: str) -> str:
-    return text.replace("{task}", "${item}")
+    return text.replace("{task}", "${key}")
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_dvc_lists_what_the_stage_has(stage: Stage) -> None:
-    entry, full_name = dvc_stage(stage), f"{stage.name}{'@${item}' * stage.per_task}"
-    assert entry["cmd"] == f"python pipelines/{stage.name}.py" + " task_name=${item}" * stage.per_task
+    entry, full_name = dvc_stage(stage), f"{stage.name}{'@${key}' * stage.per_task}"
+    assert entry["cmd"] == f"python pipelines/{stage.name}.py" + " task_name=${key}" * stage.per_task
     assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
-    versions = {f"artifacts/versions/{full_name}"} if stage.packages else set()
-    assert set(entry["deps"]) == {f"artifacts/code/{full_name}", *versions, *map(as_dvc, stage.inputs)}
+    assert set(entry["deps"]) == {f"artifacts/identity/{full_name}.json", *map(as_dvc, stage.inputs)}
     # All of these outputs are cached, and what a stage leaves in git is declared: else its run cache has no entry.
     assert entry["outs"] == [as_dvc(stage.output), *filter(None, [stage.page])]
-    if stage.name == "encoders":
-        assert "metrics" not in entry and "plots" not in entry
-        return
     # What `dvc metrics show` prints are the headline figures: with all figures it is wider than any terminal.
     assert entry["metrics"] == [{(HEADLINE / f"{full_name}.json").as_posix(): {"cache": False}}]
     assert entry["plots"] == [{(METRICS / f"{full_name}.json").as_posix(): {"cache": False}}]
@@ -53,24 +49,17 @@ def test_no_stage_depends_on_figures_or_pages_so_that_a_changed_second_runs_noth
     assert not [path for path in read if shown & {path, *path.parents}]
 
 
-def test_versions_are_looked_at_each_time_and_after_configure() -> None:
-    stage = DVC["versions"]
+def test_identities_are_looked_at_each_time_and_after_configure() -> None:
+    stage = DVC["identity"]
     assert stage["always_changed"] is True
-    assert stage["deps"] == ["params.yaml"]
-    assert stage["outs"] == [{"artifacts/versions": {"cache": False}}]
+    assert set(stage["deps"]) < {next(iter(out)) for out in DVC["configure"]["outs"]}
+    assert stage["outs"] == [{"artifacts/identity": {"cache": False}}]
 
 
-def test_both_task_lists_name_the_same_tasks() -> None:
-    listed = yaml.safe_load((ROOT / "conf/tasks.yaml").read_text())["task_names"]
-    assert listed == list(registered_tasks())
-
-
-def test_no_source_is_listed_for_the_default_corpus_and_the_corpus_depends_on_those_listed() -> None:
-    assert yaml.safe_load((ROOT / "conf/sources.yaml").read_text()) == {"source_names": []}
-    source = DVC["source"]
-    assert source["foreach"] == "${source_names}"
-    assert source["do"]["deps"] == ["data/sources/${item}"]
-    assert Path(source["do"]["outs"][0]).parent.as_posix() in DVC["corpus"]["deps"]
+def test_the_pointers_of_the_tasks_depend_on_the_pretrained_encoder_and_nothing_else() -> None:
+    assert DVC["encoders"]["params"] == ["tasks"]
+    assert DVC["encoders"]["deps"] == ["pipelines/encoders.py", "artifacts/pretrain"]
+    assert f"{ENCODERS}/${{key}}" in DVC["sweep"]["do"]["deps"]
 
 
 def test_the_registry_has_the_order_in_which_dvc_runs_the_stages() -> None:
@@ -91,11 +80,12 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stages in dvc.lock, of a finished pipeline of two tasks; written by `json.dump`, which YAML reads."""
     monkeypatch.chdir(tmp_path)
     stages: dict[str, Any] = {
-        "configure": {"outs": [{"path": f"artifacts/code/{one.name}", "md5": "1"} for one in STAGES]}
+        "configure": {"outs": [{"path": "params.yaml", "md5": "1"}]},
+        "encoders": {"deps": [{"path": "artifacts/pretrain", "md5": "1"}]},
     }
     for stage in STAGES:
         for task in ("a", "b") if stage.per_task else (None,):
-            read = [f"artifacts/code/{stage.name}", *(path.format(task=task) for path in stage.inputs)]
+            read = [f"artifacts/identity/{stage.full_name(task)}.json", *stage.inputs_of(task)]
             sections = [section.format(task=task) for section in stage.sections]
             stages[stage.full_name(task)] = {
                 "deps": [{"path": path, "md5": "1"} for path in read],
@@ -112,10 +102,10 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("sweep@b", {}, ["evaluate", "export"]),
         ("sweep@a", {}, ["evaluate", "export"]),
         ("sweep@a", {"tasks.b.rows": 2}, ["sweep@b", "evaluate", "export"]),
-        ("task_data@a", {"tasks.a.rows": 2}, ["encoders", "sweep@a", "evaluate", "export"]),
-        ("pretrain", {"model.size": 2}, ["encoders", "sweep@a", "sweep@b", "evaluate", "export"]),
+        ("task_data@a", {"tasks.a.rows": 2}, ["sweep@a", "evaluate", "export"]),
+        ("pretrain", {"model.size": 2}, ["sweep@a", "sweep@b", "evaluate", "export"]),
         ("sweep@a", {"sweep.seeds": 5}, ["sweep@b", "evaluate", "export"]),
-        ("tokenizer", {}, ["examples", "pretrain", "encoders", "sweep@a", "sweep@b", "evaluate", "export"]),
+        ("tokenizer", {}, ["examples", "pretrain", "sweep@a", "sweep@b", "evaluate", "export"]),
     ],
 )
 def test_of_the_stages_ahead_those_are_due_whose_inputs_or_settings_changed(lock, running, changed, rest) -> None:
@@ -130,7 +120,10 @@ def test_of_the_stages_ahead_those_are_due_whose_inputs_or_settings_changed(lock
 
 def test_a_stage_that_dvc_does_not_know_or_whose_code_or_input_is_another_is_due(lock) -> None:
     ahead = {name: OUTPUTS[name] for name in ("task_data@b", "sweep@a", "sweep@b", "evaluate")}
-    for spoil in (lambda: lock.pop("sweep@a"), lambda: lock["configure"]["outs"][6].update(md5="2")):
+    for spoil in (
+        lambda: lock.pop("sweep@a"),
+        lambda: write_json(Path("artifacts/identity/sweep@a.json"), {"code": {}}),
+    ):
         spoil()
         Path("dvc.lock").write_text(json.dumps({"stages": lock}))
         assert "sweep@a" in stages_due(ahead, FINISHED)

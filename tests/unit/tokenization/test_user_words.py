@@ -9,10 +9,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
-from bertline.run.fingerprints import stage_versions
-from bertline.stages.registry import stage_named
 from bertline.tokenization.counting import WordSplitter
 from bertline.tokenization.tokenizer import Tokenizer, sentence_encoder
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -77,26 +75,6 @@ def test_a_file_gives_the_same_bytes_as_a_list(build, config, tmp_path) -> None:
         for name, given in (("list", USER_WORDS), ("file", str(words)))
     )
     assert sha256_of_path(of_list.folder) == sha256_of_path(of_file.folder)
-
-
-@pytest.mark.parametrize("key", ["tokenizer.user_words", "tokenizer.compare", "corpus.decontaminate"])
-def test_the_content_of_a_named_file_is_part_of_the_stage(tmp_path: Path, key: str) -> None:
-    section, _, setting = key.partition(".")
-
-    def versions(path: Path) -> dict[str, str]:
-        named = str(path) if setting == "user_words" else [str(path)]
-        return stage_versions(stage_named(section), None, {section: {"kind": "text", setting: named}})
-
-    path = tmp_path / "vocab.txt"
-    place = tmp_path if setting == "compare" else path
-    path.write_text("one")
-    before = versions(place)
-    path.write_text("other")
-    (tmp_path / "model.safetensors").write_text("not looked at")
-    after = versions(place)
-    assert {name for name in {**before, **after} if before.get(name) != after.get(name)} == {str(path)}
-    with pytest.raises(ConfigError, match=rf"{setting} names .*nothing, which is not a file"):
-        versions(tmp_path / "nothing")
 
 
 UNSPLIT = ("c++", "c+", "a-b", "b-c", "x.")
