@@ -251,7 +251,7 @@ def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products(
         monkeypatch.setattr(planning, "this_machine", lambda asked, num_threads, machine=machine: machine)
         text, seconds = plan_command.default_pipeline()
         assert re.findall(r"(\d+) minutes .* (\d+) of them pretraining", text) == [tuple(map(str, expected))]
-        assert sum(seconds.values()) == pytest.approx(60 * expected[0]) and seconds["encoders"] > 0
+        assert sum(seconds.values()) == pytest.approx(60 * expected[0])
 
 
 def test_the_data_rule_counts_targets_per_parameter_and_epochs() -> None:
