@@ -47,7 +47,8 @@ from public_tasks import Holder, fine_tuning_of, runtime_config
 from records import current_commit, device_name
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.finetune import FineTuningJob, FineTuningResult, TaskSplit, fine_tune
+from bertline.finetuning.finetune import FineTuningResult, fine_tune
+from bertline.finetuning.job import FineTuningJob, TaskSplit
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import validate

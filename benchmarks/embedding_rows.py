@@ -32,7 +32,8 @@ from torch import Tensor, nn
 
 from bertline.encoding.sequences import assemble
 from bertline.finetuning import module
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import FineTuningJob, TaskSplit
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
 from bertline.kinds.base import HeadSettings

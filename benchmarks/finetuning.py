@@ -42,7 +42,8 @@ from bare_configuration import section
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import FineTuningJob, TaskSplit
 from bertline.foundation.validation import validate
 from bertline.kinds.base import Batch, LossOptions
 from bertline.kinds.classification import Classification, ClassificationTaskConfig

@@ -163,7 +163,8 @@ def train(folder: Path, flavour: str, seed: int, steps: int, run: Path) -> None:
 def score(folder: Path, flavour: str, seed: int, split: str, tasks: Sequence[str]) -> None:
     """Measure the held-out loss of a trained encoder, and fine-tune it on each task; write `scores_SPLIT.json`."""
     from bertline.encoders.loading import load_model
-    from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+    from bertline.finetuning.finetune import fine_tune
+    from bertline.finetuning.job import FineTuningJob, TaskSplit
     from bertline.modeling.huggingface import has_mlm_head
     from bertline.pretraining.module import PreTrainingLosses
     from bertline.pretraining.objectives.base import Mlm

@@ -36,7 +36,8 @@ from records import current_commit
 from bertline.baselines.base import BaselineInputs
 from bertline.demo.config import PythonDocsConfig
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import FineTuningJob, TaskSplit
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.manifests import versions_of

@@ -17,7 +17,8 @@ import tiny
 from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.encoders.wrapped import model_section
 from bertline.finetuning import embedding_rows
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import FineTuningJob, TaskSplit
 from bertline.finetuning.parameter_groups import freeze, parameter_groups
 from bertline.foundation.seeds import seed_for
 from bertline.foundation.validation import validate

@@ -6,7 +6,7 @@ import pytest
 
 import finetuning_inputs
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit
+from bertline.finetuning.job import FineTuningJob, TaskSplit
 from bertline.tokenization.tokenizer import Tokenizer
 
 

@@ -8,7 +8,8 @@ import torch
 import finetuning_inputs
 import finished_tasks
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import FineTuningJob, TaskSplit
 from bertline.tokenization.tokenizer import Tokenizer
 
 

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from bertline.encoders.loading import load_model
 from bertline.encoding.sequences import Epochs, outputs_of, tensors
-from bertline.finetuning.finetune import FineTuningJob, starting_model, train
+from bertline.finetuning.job import FineTuningJob, starting_model
+from bertline.finetuning.module import train
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import INPUT_NAMES, Batch, HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, EncodedTexts

@@ -1,35 +1,40 @@
-"""The LightningModule of fine-tuning and its callbacks: dev, early stopping, saving, check of the loss, progress."""
+"""Training of one fine-tuning run: the LightningModule and its callbacks: dev, early stopping, saving, progress."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import hashlib
 import itertools
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
 from bertline.encoding.sequences import Epochs
 from bertline.finetuning.embedding_rows import rows_to_train
-from bertline.finetuning.finetune import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev
+from bertline.finetuning.job import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev, num_epochs_of
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
-from bertline.kinds.base import LossOptions
+from bertline.kinds.base import LossOptions, distilled_batches
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
 from bertline.training.groupwise import clip_gradients, set_learning_rate
-from bertline.training.interruption import StopRequest
+from bertline.training.interruption import StopRequest, TrainingInterrupted
 from bertline.training.progress import TrainingProgress
+from bertline.training.trainer import build_trainer, fit
 
 # Reading a value from a GPU synchronizes with it, so losses are read in groups there; on a CPU reading is free.
 _READ_EVERY_STEPS_ON_A_GPU = 50
@@ -382,3 +387,53 @@ class Progress(pl.Callback):
         of_all_s = None if ends_s is None else max(ends_s - time.time(), left_s)
         self._shown.show(step, left_s=left_s, of_all_s=of_all_s)
         self._begin_interval()
+
+
+def train(
+    job: FineTuningJob, model: nn.Module, on_check: Callable[[DevCheck], None] | None
+) -> tuple[list[DevCheck], DevOutcome]:
+    """Train a model in place; return the evaluations on dev and the last one, or the best with early stopping."""
+    kind, config = job.kind, job.config
+    encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
+    batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
+    if job.train.soft_targets is not None:
+        distilled = [(batches, job.train.soft_targets)]
+        if (others := job.unlabelled) is not None and others.soft_targets is not None:
+            more = kind.training_batches(others.encoded, batch_size=config.batch_size, seed=job.seed)
+            distilled.append((more, others.soft_targets))
+        batches = distilled_batches(distilled, seed=job.seed)
+    num_epochs = num_epochs_of(job, len(batches))
+    job = dataclasses.replace(job, config=dataclasses.replace(config, num_epochs=num_epochs))
+    class_weights = None
+    if config.class_weights == "balanced":
+        # rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label absent from train.
+        counts = kind.label_counts(job.train.rows)
+        weights = np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1)), 0.0)
+        class_weights = torch.tensor(weights, dtype=torch.float32, device=job.machine.device)
+    options = LossOptions(
+        config.label_smoothing, class_weights, config.focal_gamma, config.soft_weight, config.soft_temperature
+    )
+    module = FineTuningModule(job, model, options, batches)
+    evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
+    divergence = Divergence(job.machine.device)
+    callbacks = [divergence, Progress(job), evaluation]
+    patience, stopping = config.early_stopping_epochs, None
+    if patience is not None:
+        stopping = EarlyStopping(evaluation, metric=kind.config.metric, patience=patience)
+        callbacks.append(stopping)
+    if job.checkpoints is not None:
+        saving = Saving(job, evaluation, stopping, divergence)
+        saving.resume(module, batches)
+        callbacks.append(saving)
+    epochs, root = num_epochs - batches.num_taken // len(batches), Path(tempfile.gettempdir())
+    trainer = build_trainer(job.machine, job.runtime, callbacks=callbacks, max_epochs=epochs, root=root)
+    try:
+        fit(trainer, module, batches)
+    except StoppedError as stopped:
+        raise TrainingInterrupted(str(stopped)) from None
+    finally:
+        del trainer, module, callbacks
+        gc.collect()  # they refer to each other, and hold several times the memory of the model
+    outcome = evaluation.newest if stopping is None else stopping.best
+    assert outcome is not None  # every epoch ends with an evaluation
+    return evaluation.checks, outcome

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.finetune import DevOutcome, EncoderWeights, FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import DevOutcome, EncoderWeights, FineTuningJob, TaskSplit
 from bertline.finetuning.task_file import read_teacher
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file

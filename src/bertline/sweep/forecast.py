@@ -11,7 +11,7 @@ import torch
 from bertline.encoding.sequences import Epochs
 from bertline.finetuning import few_labels
 from bertline.finetuning.embedding_rows import rows_to_train
-from bertline.finetuning.finetune import FineTuningJob, num_epochs_of, starting_model
+from bertline.finetuning.job import FineTuningJob, num_epochs_of, starting_model
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer
 from bertline.foundation.formats import duration
 from bertline.foundation.parallel import usable_cores

@@ -22,7 +22,8 @@ import optuna
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bertline.finetuning.finetune import DivergedError, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import DivergedError
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.formats import duration, short_title

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bertline.finetuning.finetune import check_options
+from bertline.finetuning.job import check_options
 from bertline.foundation.files import writing
 from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say

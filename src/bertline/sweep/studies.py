@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bertline.finetuning.finetune import DevCheck
+from bertline.finetuning.job import DevCheck
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import append_lines, locked, write_atomically
 from bertline.foundation.formats import percent

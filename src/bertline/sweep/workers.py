@@ -28,7 +28,8 @@ import optuna
 import torch
 from optuna.trial import FrozenTrial
 
-from bertline.finetuning.finetune import DevCheck, DivergedError, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import DevCheck, DivergedError
 from bertline.foundation.errors import BertlineError, ConfigError, MachineError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.parallel import end_with_parent

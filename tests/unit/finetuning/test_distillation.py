@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import finished_tasks
 import tiny
 from bertline.encoding.sequences import INDICES, Epochs
-from bertline.finetuning.finetune import TaskSplit, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import TaskSplit
 from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions, distilled_batches
 from bertline.kinds.classification import Classification
 from bertline.modeling.losses import sigmoid_divergence, softmax_divergence, vector_distance

@@ -13,11 +13,11 @@ from sklearn.linear_model import LogisticRegression
 
 import bertline
 from bertline.encoders.loading import load_encoder, save_model
+from bertline.export.card import usage_on_vectors
 from bertline.finetuning.few_labels import TextsAsVectors, vector_classifier
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.classification import Classification
-from bertline.kinds.usage import usage_on_vectors
 from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import copy_tokenizer

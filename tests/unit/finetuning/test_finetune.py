@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import finished_tasks
-from bertline.finetuning.finetune import DivergedError, check_options, fine_tune
+from bertline.finetuning.finetune import fine_tune
+from bertline.finetuning.job import DivergedError, check_options
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.classification import Classification
 from bertline.kinds.registry import task_kind

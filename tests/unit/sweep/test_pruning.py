@@ -7,7 +7,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from bertline.finetuning.finetune import DevCheck
+from bertline.finetuning.job import DevCheck
 from bertline.sweep.config import HalvingPrunerConfig, MedianPrunerConfig, NoPrunerConfig
 from bertline.sweep.studies import checks_of, new_pruner, step_of
 from bertline.sweep.workers import report_and_prune

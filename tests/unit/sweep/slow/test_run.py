@@ -12,7 +12,7 @@ import pytest
 
 import bertline
 import tiny
-from bertline.finetuning.finetune import DivergedError
+from bertline.finetuning.job import DivergedError
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.seeds import seed_for
