@@ -77,7 +77,7 @@ def measured(folder: Path, num_tokens: int, page: Path, *, times: int) -> dict[s
     """Return the seconds of the command, and the bytes of its page."""
     ids = Tokenizer.load(folder).encode(" ".join([_WORDS] * 4))[: num_tokens - 2]
     text = Tokenizer.load(folder).decode(ids)
-    command = [sys.executable, "-m", "bertline", "look", text, "--model", str(folder), "--out", str(page)]
+    command = [sys.executable, "-m", "bertline", "look", f"text={text}", f"model_folder={folder}", f"out={page}"]
     seconds = []
     for _ in range(times):
         started = time.perf_counter()

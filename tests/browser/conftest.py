@@ -118,7 +118,7 @@ def views(pipelines: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def views_of(clone: Path) -> Iterator[dict[str, str]]:
     """Serve the store of a clone as `make ui` does, which prints these addresses."""
-    command = [sys.executable, "-m", "bertline", "ui", "--port", str(free_port())]
+    command = [sys.executable, "-m", "bertline", "ui", f"port={free_port()}"]
     with subprocess.Popen(
         command, cwd=clone, env=smoke.environment(clone), stdout=subprocess.PIPE, text=True
     ) as server:

@@ -71,7 +71,7 @@ def test_a_checkpoint_is_tried_fine_tuned_and_applied_in_an_empty_folder(program
     checkpoint = tiny.write_encoder(tmp_path / "checkpoint")
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert "model: " in bertline(programs, folder, "try", "--model", str(checkpoint), "the [MASK]")
+    assert "model: " in bertline(programs, folder, "try", f"model_folder={checkpoint}", "text=the [MASK]")
     rows = [f"the {('cat', 'dog')[i % 2]} {i},{'ab'[i % 2]}" for i in range(80)]
     (folder / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     quick = ("seeds=1", "sweep.fine_tuning.num_epochs=1", "max_length=16")

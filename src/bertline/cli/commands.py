@@ -1,7 +1,5 @@
 """Subcommands of a few lines each."""
 
-import argparse
-import math
 import os
 import signal
 import subprocess
@@ -16,14 +14,11 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from hydra import compose, initialize_config_dir
-
 import bertline
-from bertline.cli.composition import composing, plain, run_composed, sections_in
-from bertline.cli.project import conf_folder, folder_or_name, of_caller
-from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError, MachineError
+from bertline.cli.composition import composing, run_composed, sections_in
+from bertline.cli.project import of_caller
+from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.progress import say
-from bertline.run.folder import is_locked
 
 
 def doctor(arguments: list[str]) -> None:
@@ -114,90 +109,35 @@ def send(composed: dict[str, Any]) -> None:
     say(f"the tracking server has everything of {len(folders)} run folders")
 
 
-def try_blanks(arguments: list[str]) -> None:
-    """Fill the blanks (___ or [MASK]) of sentences with an encoder's guesses; also works during a pretraining.
-
-        bertline try                                                 type sentences
-        bertline try "The function returns a ___ of integers."
-        bertline try --model FOLDER_OR_NAME --guesses 10 "..."       a model folder, or a name on the hub
-
-    Without --model it takes the newest of a running pretraining, artifacts/ and runs/.
-    """
-    parser = argparse.ArgumentParser(prog="bertline try", add_help=False)
-    parser.add_argument("sentences", nargs="*")
-    parser.add_argument("--model")
-    parser.add_argument("--guesses", type=int, default=5)
-    parsed = parser.parse_args(arguments)
-    name = newest_model() if parsed.model is None else folder_or_name(parsed.model)
-    from bertline.inference.model import filled  # loads torch
-
-    model = bertline.load(str(name))
-    say(f"model: {name}")
-    with suppress(EOFError):  # Ctrl-D
-        if not parsed.sentences:
-            say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
-        for sentence in parsed.sentences or iter(lambda: input("> ").strip(), ""):
-            try:
-                say(filled(model, sentence, num_guesses=parsed.guesses))
-            except BertlineError as error:
-                say(str(error))
-
-
-def newest_model() -> Path:
-    """Return the newest weights of a running pretraining, else the finished encoder, else the newest of any run."""
-    finished = Path("artifacts/pretrain")
-
-    def written_s(latest: Path) -> float:
-        try:
-            return latest.stat().st_mtime
-        except FileNotFoundError:  # between the two renames of a swap
-            return math.inf
-
-    newest_first = sorted(Path().glob("runs/pretrain/*/latest"), key=written_s, reverse=True)
-    running = [path for path in newest_first if is_locked(path.parent)]
-    candidates = [*running, *([finished] if (finished / "model.safetensors").exists() else []), *newest_first]
-    if not candidates:
-        raise ArtifactError(
-            "there is no encoder yet in artifacts/pretrain or runs/pretrain. Name one by --model FOLDER_OR_NAME, or "
-            "run `make repro` first."
-        )
-    return candidates[0]
-
-
-def ui(arguments: list[str]) -> int:
+@composing("ui")
+def ui(composed: dict[str, Any]) -> None:
     """Print the addresses of prepared views, and serve MLflow on this machine's loopback address until Ctrl-C.
 
         bertline ui                    the report, pretraining curves, best models, failed trials
-        bertline ui --open             opens them in a browser
-        bertline ui --port 5001
+        bertline ui open=true          opens them in a browser
+        bertline ui port=5001
 
-    Other options are handed to `mlflow ui`. If tracking.uri is a server, its addresses are printed. The exit status is
-    that of `mlflow ui`.
+    If tracking.uri is a server, its addresses are printed. The exit status is that of `mlflow ui`.
     """
-    parser = argparse.ArgumentParser(prog="bertline ui", add_help=False)
-    parser.add_argument("--open", action="store_true")
-    parser.add_argument("--port", type=int, default=5000)
-    parsed, others = parser.parse_known_args(arguments)  # what is left is for `mlflow ui`
     from bertline.tracking.registry import prepared_pages
 
-    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-        config = sections_in(plain(compose("config")))
+    config, port = sections_in(composed), composed["port"]
     tracking = config.tracking
     names = {"prefix": f"{config.export.model_name}-", "champion": config.export.champion_alias}
     if tracking.uri.startswith(("http://", "https://")):
         say(f"runs are recorded by the server at {tracking.uri}")
-        _show(prepared_pages(tracking, tracking.uri.rstrip("/"), **names), opened=parsed.open)
-        return 0
-    pages = prepared_pages(tracking, f"http://127.0.0.1:{parsed.port}", **names)
-    command = ["mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1", "--port", str(parsed.port)]
+        _show(prepared_pages(tracking, tracking.uri.rstrip("/"), **names), opened=composed["open"])
+        return
+    pages = prepared_pages(tracking, f"http://127.0.0.1:{port}", **names)
+    command = ["mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--uvicorn-opts", "--log-level warning"]  # a line for every request would bury the addresses
     quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
     # `mlflow ui` starts processes of its own: a signal is for all of them.
-    with subprocess.Popen([sys.executable, "-m", *command, *others], env=quiet, start_new_session=True) as server:
+    with subprocess.Popen([sys.executable, "-m", *command], env=quiet, start_new_session=True) as server:
         try:
             _wait(server, pages[0][1])
-            _show(pages, opened=parsed.open)
-            return server.wait()
+            _show(pages, opened=composed["open"])
+            sys.exit(server.wait())
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGTERM)
@@ -227,22 +167,18 @@ TOKEN = "HF_TOKEN"
 PICKLES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"})
 
 
-def push(arguments: list[str]) -> None:
+@composing("push")
+def push(asked: dict[str, Any]) -> None:
     """Upload an exported model folder to the Hugging Face hub.
 
-        HF_TOKEN=... bertline push artifacts/export/encoder OWNER/NAME
-        HF_TOKEN=... bertline push artifacts/export/docs_library OWNER/NAME --public
+        HF_TOKEN=... bertline push folder=artifacts/export/encoder name=OWNER/NAME
+        HF_TOKEN=... bertline push folder=artifacts/export/docs_library name=OWNER/NAME public=true
 
-    The repository is made if there is none, private unless --public is given. The same command again uploads what has
-    changed. The token, with permission to write, comes from the environment and is never printed. Folders with pickled
-    weights are refused.
+    The repository is made if there is none, private unless public=true is given. The same command again uploads what
+    has changed. The token, with permission to write, comes from the environment and is never printed. Folders with
+    pickled weights are refused.
     """
-    parser = argparse.ArgumentParser(prog="bertline push", add_help=False)
-    parser.add_argument("folder", type=of_caller)
-    parser.add_argument("name", metavar="OWNER/NAME")
-    parser.add_argument("--public", action="store_true")
-    parsed = parser.parse_args(arguments)
-    folder = parsed.folder
+    folder = of_caller(asked["folder"])
     is_model = any((folder / name).is_file() for name in ("config.json", "linear.json"))
     if not is_model or not (folder / "model.safetensors").is_file():
         raise ArtifactError(
@@ -255,7 +191,7 @@ def push(arguments: list[str]) -> None:
             f"{folder} has pickled files, which can run any code when they are loaded: {', '.join(pickles)}. Delete "
             "them; the weights are in model.safetensors."
         )
-    say(f"{folder} is at {upload(folder, parsed.name, public=parsed.public)}")
+    say(f"{folder} is at {upload(folder, asked['name'], public=asked['public'])}")
 
 
 def upload(folder: Path, name: str, *, public: bool) -> str:
@@ -273,7 +209,7 @@ def upload(folder: Path, name: str, *, public: bool) -> str:
     try:
         repository = api.create_repo(name, private=not public, exist_ok=True)
         if not public and not api.model_info(repository.repo_id).private:
-            raise ConfigError(f"{name} is a public repository. Add --public if that is meant, or name another.")
+            raise ConfigError(f"{name} is a public repository. Add public=true if that is meant, or name another.")
         message = f"Upload with bertline {bertline.__version__}"
         api.upload_folder(repo_id=repository.repo_id, folder_path=folder, commit_message=message)
     except HFValidationError as error:

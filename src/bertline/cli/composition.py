@@ -4,7 +4,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -107,6 +107,13 @@ def given_overrides() -> list[str]:
         return []
     overrides: Any = OmegaConf.to_container(HydraConfig.get().overrides)  # unresolved: they may hold interpolations
     return list(overrides["task"])
+
+
+def require_counts(asked: Mapping[str, Any], *names: str) -> None:
+    """Check that arguments are whole numbers of at least 1, or null where that is the default."""
+    for name in names:
+        if asked[name] is not None and (type(asked[name]) is not int or asked[name] < 1):
+            raise ConfigError(f"{name} is {asked[name]!r}; give a whole number of at least 1.")
 
 
 def sections_in(composed: _Composed) -> PipelineConfig:

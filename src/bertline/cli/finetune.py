@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 
-import bertline
 from bertline.cli import task_arguments
 from bertline.cli.composition import composed_in_python, composing, conf_task, given_overrides
 from bertline.cli.overrides import refuse_unused
@@ -378,7 +377,9 @@ def fit(
             result = fine_tuned(composed)
         except BertlineError as error:
             raise type(error)(_in_pythons_terms(str(error).replace(f"{folder}/", ""), tables)) from error
-    model = bertline.load(result["export"])
+    from bertline.inference.loading import load  # loads torch
+
+    model = load(result["export"])
     model.result = result
     return model
 

@@ -24,7 +24,8 @@ LOCAL = Path("conf/local/default.yaml")
 """Lasting choices, in the project's folder."""
 _TASKS = re.compile(r"tasks=\[[^{}]*\]$")
 _TASK_GROUP = "task@tasks."
-_NAMES = ("task_name", "name")
+_TEXTS = ("task_name", "name", "text", "pair", "reason")
+"""Arguments whose value is text, whatever it looks like: a task may be called 2020, and a sentence has commas."""
 _MANY_RUNS = ("-m", "--multirun")
 
 
@@ -76,13 +77,13 @@ def _quoted(argument: str) -> str:
     if not equals or not value or argument.startswith("-"):
         return argument
     override = _parsed(argument)
-    if override is None:
+    if key in _TEXTS:
+        as_text = value != "null" and value[0] not in "'\""
+    elif override is None:
         # What begins as a list, a mapping or a quoted text is one with an error in it, unless there is such a path.
         as_text = value[0] not in "[{'\"" or _is_path(value)
     elif override.is_sweep_override():
         as_text = "/" in value or _is_path(value)
-    elif key in _NAMES:
-        as_text = isinstance(override.value(), int | float)  # a task may be called 2020, or 1e5
     else:
         as_text = isinstance(override.value(), list | dict | str) and str(override.value()) != value and _is_path(value)
     if not as_text:

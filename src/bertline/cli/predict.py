@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import bertline
-from bertline.cli.composition import composing, given_overrides
+from bertline.cli.composition import composing, given_overrides, require_counts
 from bertline.cli.project import folder_or_name, of_caller
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import say
@@ -80,9 +80,7 @@ def check(asked: dict[str, Any]) -> None:
     for override in given_overrides():
         if (key := override.partition("=")[0]) in unread:
             raise ConfigError(f"{override} means nothing here: it is for {unread[key]}. Leave it out.")
-    for name in ("batch_size", "num_threads", "top_k"):
-        if asked[name] is not None and asked[name] < 1:
-            raise ConfigError(f"{name} must be at least 1, found {asked[name]}")
+    require_counts(asked, "batch_size", "num_threads", "top_k")
     wanted = asked["probabilities"]
     if wanted != "all" and (not isinstance(wanted, int) or wanted < 0):
         raise ConfigError(f"probabilities is {wanted!r}; expected all, or how many labels are listed (0 for none)")

@@ -4,7 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-import bertline
 from bertline.foundation.errors import ConfigError
 
 try:
@@ -36,7 +35,7 @@ def require_project(command: str) -> None:
 def conf_folder() -> Path:
     """Return `conf/` of the project, else the one that the installed package carries."""
     own = Path("conf").resolve()
-    return own if (own / "config.yaml").is_file() else Path(bertline.__file__).resolve().parent / "conf"
+    return own if (own / "config.yaml").is_file() else Path(__file__).resolve().parents[1] / "conf"
 
 
 def folder_or_name(named: str) -> Path | str:

@@ -199,7 +199,7 @@ def ablate_language_model(model: LoadedModel, sentences: Sequence[ParsedSentence
     treebank = Treebank.of(measures.spread(sentences, count), model.tokenizer, max_length=model.max_length)
     documents = [treebank.documents[start] for start in treebank.starts[:-1]]
     if not _masked_losses(model, treebank)[:, 1].any():
-        raise DataError(f"none of the tokens of {len(documents)} sentences was masked; give more (--ablate).")
+        raise DataError(f"none of the tokens of {len(documents)} sentences was masked; give more (ablate).")
     return _without_each(model, lambda: _masked_losses(model, treebank), documents, "loss of masked tokens")
 
 

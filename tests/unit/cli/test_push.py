@@ -51,8 +51,12 @@ def model(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def pushed(folder: Path, name: str, *, public: bool = False) -> None:
+    push.__wrapped__({"folder": str(folder), "name": name, "public": public})
+
+
 def test_the_folder_arrives_in_a_private_repository(hub: Any, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    push([str(model), NAME])
+    pushed(model, NAME)
     assert f"{model} is at https://hub.example.org/{NAME}" in capsys.readouterr().out
     assert hub.is_private == {NAME: True}
     hub.upload_folder.assert_called_once_with(repo_id=NAME, folder_path=model, commit_message=mock.ANY)
@@ -60,10 +64,10 @@ def test_the_folder_arrives_in_a_private_repository(hub: Any, model: Path, capsy
 
 def test_a_public_repository_must_be_asked_for(hub: Any, model: Path) -> None:
     hub.is_private[NAME] = False
-    with pytest.raises(BertlineError, match="is a public repository. Add --public"):
-        push([str(model), NAME])
+    with pytest.raises(BertlineError, match="is a public repository. Add public=true"):
+        pushed(model, NAME)
     assert not hub.upload_folder.called
-    push([str(model), NAME, "--public"])
+    pushed(model, NAME, public=True)
     assert hub.upload_folder.called
 
 
@@ -81,7 +85,7 @@ def test_a_refusal_says_what_to_do_and_not_the_token(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(BertlineError, match=message) as raised:
-        push([str(model), name])
+        pushed(model, name)
     assert not hub.upload_folder.called
     assert not token or token not in str(raised.value)
 
@@ -96,5 +100,5 @@ def test_pickles_and_what_is_no_model_are_refused(hub: Any, model: Path, pickle:
         (model / pickle).parent.mkdir(exist_ok=True)
         (model / pickle).touch()
     with pytest.raises(BertlineError, match=message):
-        push([str(model), NAME])
+        pushed(model, NAME)
     assert not hub.create_repo.called

@@ -18,9 +18,9 @@ def try_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name, seconds in (("a", 2e9), ("b", 1e9)):
         Path("runs/pretrain", name, "latest").mkdir(parents=True)
         os.utime(Path("runs/pretrain", name, "latest"), (seconds, seconds))
-    from bertline.cli import commands
+    from bertline.cli import inside
 
-    return commands
+    return inside
 
 
 def test_a_running_pretraining_comes_first_then_the_finished_encoder_then_the_newest_run(

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import tiny
-from bertline.cli.inside import context as command
+from bertline.cli.inside import context as run
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inside import context
 from bertline.inside.context import Table
+
+ROOT = Path(__file__).resolve().parents[3]
 
 WORDS = ("the", "river", "money", "bank", "plant")
 POSITIONS = 11
@@ -261,7 +264,7 @@ def follower(random_model: LoadedModel) -> Iterator[LoadedModel]:
         odds = torch.where(is_next ^ is_wrong, 8.0, -8.0)
         return SimpleNamespace(nsp_logits=torch.stack([odds / 2, -odds / 2], dim=1))
 
-    forward.forward_everywhere = heads.forward_everywhere  # type: ignore[attr-defined]
+    forward.forward_everywhere = heads.forward_everywhere
     random_model.model = forward
     yield random_model
 
@@ -447,30 +450,36 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
         (tmp_path / name).write_text("The bank. The river bank.\n\n" * 20)
     (tmp_path / "analogies.txt").write_text(": gram1-adjective-to-adverb\nthe river money bank\n")
     texts, folder = [str(tmp_path / name) for name in ("a.txt", "b.txt")], str(tmp_path / "random")
-    command(["--model", folder, "--text", *texts, "--analogies", str(tmp_path / "analogies.txt")])
+
+    def command(**given: Any) -> None:
+        asked = yaml.safe_load((ROOT / "conf/context.yaml").read_text()) | {"model_folder": folder, "texts": texts}
+        run.__wrapped__(asked | given)
+
+    command(analogies=str(tmp_path / "analogies.txt"))
     printed = capsys.readouterr().out
     for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "gram1", "gain_interval -"):
         assert shown in printed
     assert max(map(len, printed.split("\n\n", 1)[1].splitlines())) <= 80
     figures = tmp_path / "new" / "figures.json"
-    command(["--model", folder, "--word", "bank", "--text", *texts, "--out", str(figures)])
+    command(word="bank", out=str(figures))
     assert "Senses of 'bank'" in capsys.readouterr().out
     kept = json.loads(figures.read_text())
     (table,) = kept["tables"]
     assert kept["model"] == folder
     assert (table["title"], len(table["rows"]), table["facts"]["places"]) == ("Senses of 'bank'", 5, 80)
     with pytest.raises(MachineError, match="cannot be written"):  # said before anything is measured
-        command(["--model", folder, "--text", *texts, "--out", str(tmp_path / "a.txt" / "figures.json")])
+        command(out=str(tmp_path / "a.txt" / "figures.json"))
     assert not capsys.readouterr().out
     with pytest.raises(DataError, match="cannot be read"):  # all files are read first
-        command(["--model", folder, "--text", *texts, "--analogies", "no such file"])
+        command(analogies="no such file")
     assert not capsys.readouterr().out
     with pytest.raises(DataError, match="needs two sentences"):  # the tables before are kept
-        command(["--model", folder, "--word", "bank", "none", "--text", *texts, "--out", str(figures)])
+        command(word=["bank", "none"], out=str(figures))
     assert len(json.loads(figures.read_text())["tables"]) == 1
-    for wrong in (["--word", "bank"], ["--wic", *"abc"], ["--text", *texts, "--out", str(tmp_path)]):
+    with pytest.raises(ConfigError, match="most is 0; give a whole number"):
+        command(most=0)
+    for wrong in ({"word": "bank"}, {"wic": [*"abc"]}):
         with pytest.raises(ConfigError, match="name files"):
-            command(wrong)
-    for wrong in (["--text", *texts, "--most", "0"], ["--wic", "dev.data.txt", "./dev.data.txt"]):
-        with pytest.raises(ConfigError, match="--most needs 1 .* another file"):
-            command(wrong)
+            command(texts=None, **wrong)
+    with pytest.raises(ConfigError, match="wic needs another file"):
+        command(wic=["dev.data.txt", "./dev.data.txt"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import planted_heads
 import tiny
@@ -25,6 +27,8 @@ from bertline.inside.heads import (
     without_head,
 )
 from bertline.tasks.treebank import ParsedSentence, read_treebank
+
+ROOT = Path(__file__).resolve().parents[3]
 
 SIZES = {"initializer_range": 0.5, "max_position_embeddings": 24}
 
@@ -244,8 +248,9 @@ def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
 
 
 def test_the_command_writes_what_it_prints(folder, dev, tmp_path, capsys):
-    named = ["--treebank", str(dev), "--model", str(folder), "--out", str(tmp_path / "out")]
-    heads([*named, "--min-examples", "50", "--ablate", "20"])
+    asked = yaml.safe_load((ROOT / "conf/heads.yaml").read_text())
+    asked |= {"treebank": str(dev), "model_folder": str(folder), "out": str(tmp_path / "out")}
+    heads.__wrapped__(asked | {"min_examples": 50, "ablate": 20})
     said = capsys.readouterr().out
     content = json.loads((tmp_path / "out" / "heads.json").read_text())
     assert "dev.conllu is cut in two" in said and table_of(content) in said
@@ -253,9 +258,9 @@ def test_the_command_writes_what_it_prints(folder, dev, tmp_path, capsys):
     assert f"obj {100 * obj:.1f} (86.8)" in " ".join(said.split())
     assert len(content["ablation"][0]["without"]) == 8 and "of 8 heads change it beyond noise" in said
     assert (tmp_path / "out" / "heads.png").exists()
-    for wrong in (["--rows", "x.csv"], ["--task", str(folder), "--rows", "x.csv"]):
-        with pytest.raises(ConfigError, match="--task needs --rows FILE"):
-            heads([*named, *wrong])
+    for wrong in ({"rows": "x.csv", "ablate": 20}, {"classifier": str(folder), "rows": "x.csv"}):
+        with pytest.raises(ConfigError, match="and ablate=100 go together"):
+            heads.__wrapped__(asked | wrong)
 
 
 def line(place, head, relation, word="word"):

@@ -16,16 +16,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
+import yaml
 
 import bertline
 import tiny
-from bertline.cli import inside as command
-from bertline.cli import project
+from bertline.cli import inside, project
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import read_json, write_json
 from bertline.inference.model import LoadedModel
 from bertline.inside import look as module
 from bertline.inside.look import facts_of, look, packed
+
+ROOT = Path(__file__).resolve().parents[3]
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "##s", "<", ">", "/", "script", "é", "\u05e9\u05dc\u05d5\u05dd", ".")
 HARMFUL = (
@@ -280,14 +282,6 @@ def test_models_of_the_same_name_are_told_apart_by_more_of_their_paths(model: Lo
     assert names("/x/a/b", "/x/a/b/") == ["a/b", "a/b"]
 
 
-def test_a_text_without_quotes_is_answered_with_how_to_write_it(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, sentence in ((["Hello", "world"], "arguments: world"), ([], "arguments are required: text")):
-        with pytest.raises(SystemExit):
-            command.look(arguments)
-        says = capsys.readouterr().err
-        assert 'bertline look "TEXT IN QUOTES"' in says and "see bertline look --help" in says and sentence in says
-
-
 def test_a_model_is_loaded_without_the_compiler_of_pytorch_which_takes_as_long_as_the_rest(folder: Path) -> None:
     code = f"import sys, bertline; bertline.load({str(folder)!r}); sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -298,14 +292,18 @@ def test_the_command_writes_a_page_of_the_default_model_and_says_its_size(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(project, "STARTED_IN", tmp_path)
-    with pytest.raises(ArtifactError, match="no encoder yet in artifacts/pretrain or .* Name one by --model FOLDER"):
-        command.look(["the cat"])
-    for arguments in (["  "], ["", "--model", "nowhere"], ["the", "--pair", ""]):
+
+    def command(**asked: str) -> None:
+        inside.look.__wrapped__(yaml.safe_load((ROOT / "conf/look.yaml").read_text()) | asked)
+
+    with pytest.raises(ArtifactError, match="no encoder yet in .* Name one by model_folder=FOLDER"):
+        command(text="the cat")
+    for arguments in ({"text": "  "}, {"text": "", "model_folder": "nowhere"}, {"text": "the", "pair": ""}):
         with pytest.raises(DataError, match="text is empty; give a sentence"):
-            command.look(arguments)
+            command(**arguments)
     (tmp_path / "artifacts").mkdir()
     (tmp_path / "artifacts/pretrain").symlink_to(folder)
-    command.look(["the cat", "--pair", "a mat"])
+    command(text="the cat", pair="a mat")
     size = (tmp_path / "look.html").stat().st_size
     assert capsys.readouterr().out == f"{tmp_path / 'look.html'}: {size / 1e6:.2f} MB\n"
     assert "artifacts/pretrain" in (tmp_path / "look.html").read_text(encoding="utf-8")
