@@ -3,6 +3,7 @@
 Shapes: L layers of N heads with D channels, S tokens of which R are shown, hidden size H.
 """
 
+import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -179,17 +180,15 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
 def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], str]:
     """Return the layout of arrays and their numbers as text in the `_ROOM` for them, which look.js reads.
 
-    Numbers are rounded to multiples of a step, deflated, and written in base 91: 13 bits in two characters, none of
-    which means something in HTML (base 64 has 12).
+    Numbers are rounded to multiples of a step, deflated, and written in base 64.
     """
     sizes = {name: values.size for name, values in arrays.items()}
     finer = 8 if sum(sizes.values()) < _FEW else 1
     steps = {name: _wide(arrays[name], np.array([step / finer])) for name, step in _STEPS.items() if name in arrays}
-    # Multiples of a step take at most log2(deviation / step) + 2.05 bits, those of a normal distribution; in text, a
-    # byte holds 6.45.
+    # Multiples of a step take at most log2(deviation / step) + 2.05 bits, those of a normal distribution.
     bits = sum(sizes[name] * max(0.5, np.log2(arrays[name].std() / step[0]) + 2.05) for name, step in steps.items())
     others = [name for name in arrays if name not in steps]
-    room = 6.45 * (_ROOM[1] + max(0, sum(sizes.values()) - _ROOM[0])) - bits
+    room = 6 * (_ROOM[1] + max(0, sum(sizes.values()) - _ROOM[0])) - bits
     # With less than 2 steps to a root mean square little more than signs is left; more than 128 are finer than colours.
     fineness = 2 ** np.clip(room / max(1, sum(sizes[name] for name in others)) - 2.05, 1, 7)
     for name in others:
@@ -207,11 +206,7 @@ def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], s
     # Runs of zeros and frequent bytes alone: a search for longer matches finds chance ones, which cost a tenth more.
     deflate = zlib.compressobj(strategy=zlib.Z_RLE)
     data = deflate.compress(b"".join(plane.tobytes() for plane in planes)) + deflate.flush()
-    ones = np.unpackbits(np.frombuffer(data, np.uint8))
-    pairs = np.pad(ones, (0, -len(ones) % 13)).reshape(-1, 13) @ (1 << np.arange(12, -1, -1))
-    digits = np.array([code for code in range(33, 127) if chr(code) not in "&<>"], np.uint8)
-    text = digits[np.stack(np.divmod(pairs, 91), axis=1)].tobytes().decode("ascii")
-    return {"arrays": layout, "num_bytes": len(data)}, text
+    return {"arrays": layout}, base64.b64encode(data).decode()
 
 
 def require_texts(text: str, pair: str | None) -> None:

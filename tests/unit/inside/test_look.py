@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -48,12 +49,8 @@ def model(folder: Path) -> LoadedModel:
 
 
 def unpacked(layout: dict[str, Any], text: str) -> dict[str, np.ndarray]:
-    """Decode the numbers of a page with whole numbers of Python, digit by digit."""
-    digits = {
-        character: number for number, character in enumerate(c for c in map(chr, range(33, 127)) if c not in "&<>")
-    }
-    bits = "".join(f"{digits[a] * 91 + digits[b]:013b}" for a, b in zip(text[::2], text[1::2], strict=True))
-    data = zlib.decompress(int(bits[: 8 * layout["num_bytes"]], 2).to_bytes(layout["num_bytes"], "big"))
+    """Decode the numbers of a page with whole numbers of Python."""
+    data = zlib.decompress(base64.b64decode(text))
     arrays = {}
     for name, array in layout["arrays"].items():
         size, steps = int(np.prod(array["shape"])), np.array(array["steps"])

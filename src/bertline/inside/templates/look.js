@@ -32,16 +32,9 @@
   const chip = (text, share, shown = share.toFixed(2)) =>
     make("span", {class: "value", style: `--p:${clamp(share, 0, 1)}`}, make("bdi", null, text), ` ${shown}`);
 
-  /** Reads what `packed` in look.py wrote: base 91, deflated, small multiples of steps. */
+  /** Reads what `packed` in look.py wrote: base 64, deflated, small multiples of steps. */
   async function unpack(model, text) {
-    const digits = new Uint8Array(128), bytes = new Uint8Array(Math.ceil((text.length * 13) / 16));
-    let numDigits = 0, bits = 0, pending = 0, end = 0;
-    for (let code = 33; code < 127; code++) if (!"&<>".includes(String.fromCharCode(code))) digits[code] = numDigits++;
-    for (let at = 0; at < text.length; at += 2) {
-      pending = (pending << 13) | (digits[text.charCodeAt(at)] * 91 + digits[text.charCodeAt(at + 1)]);
-      for (bits += 13; bits >= 8; pending &= (1 << bits) - 1) bytes[end++] = pending >> (bits -= 8);
-    }
-    const deflated = new Blob([bytes.subarray(0, model.num_bytes)]).stream();
+    const deflated = new Blob([Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0))]).stream();
     const inflated = deflated.pipeThrough(new DecompressionStream("deflate"));
     const planes = new Uint8Array(await new Response(inflated).arrayBuffer());
     let start = 0;
