@@ -40,11 +40,11 @@ from records import HERE, add_record_arguments, current_commit
 from serving_side import ONNX_FILES, SIDES, has_vnni
 from side_environment import side_environment, versions_in
 
+from bertline.baselines.vectors import unit
 from bertline.export.onnx import write_int8, write_onnx
 from bertline.export.views import load_view
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
-from bertline.inference.model import unit
 from bertline.tokenization.tokenizer import Tokenizer
 
 BATCH_SIZES = (1, 4, 16)

@@ -94,6 +94,6 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
         MachineError: The device is not available.
     """
     # Imported on use: `import bertline` must stay quick and must not need torch.
-    from bertline.inference.loading import load as load_model
+    from bertline.inference.loading import load_folder
 
-    return load_model(name_or_folder, revision=revision, device=device)
+    return load_folder(name_or_folder, revision=revision, device=device)

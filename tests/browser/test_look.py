@@ -13,7 +13,7 @@ import bertline
 import tiny
 from bertline.inference.model import LoadedModel
 from bertline.inside import look as module
-from bertline.inside.look import look
+from bertline.inside.look import look_page
 from browsing import shows_something
 
 VIEWS = ("heads", "model", "neuron", "table", "layers", "embeddings")
@@ -69,14 +69,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[LoadedModel]:
 @pytest.fixture(scope="module")
 def page(models: list[LoadedModel], tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "look.html"
-    path.write_text(look(models[:1], TEXT, PAIR)[0], encoding="utf-8")
+    path.write_text(look_page(models[:1], TEXT, PAIR)[0], encoding="utf-8")
     return path.as_uri()
 
 
 @pytest.fixture(scope="module")
 def page_of_two(models: list[LoadedModel], tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "look.html"
-    path.write_text(look(models, TEXT)[0], encoding="utf-8")
+    path.write_text(look_page(models, TEXT)[0], encoding="utf-8")
     return path.as_uri()
 
 
@@ -171,7 +171,7 @@ def test_a_token_that_a_model_lacks_or_that_is_hidden_is_read_by_nothing(
     words = ("the", "donau", "##dampf", "##schifffahrts", "##gesellschaft", "cat")
     other = bertline.load(str(tiny.write_encoder(tmp_path, heads=True, words=words)), device="cpu")
     (tmp_path / "look.html").write_text(
-        look([other, models[0]], "the donaudampfschifffahrtsgesellschaft")[0], encoding="utf-8"
+        look_page([other, models[0]], "the donaudampfschifffahrtsgesellschaft")[0], encoding="utf-8"
     )
     opened = visit((tmp_path / "look.html").as_uri()).page
     says, hint = opened.locator(".readout"), "Point at a token, or choose it, to see its weights alone."
@@ -191,7 +191,7 @@ def test_a_model_without_the_chosen_layer_or_head_names_what_it_shows(
 ) -> None:
     changes: dict[str, Any] = {"num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 32}
     other = bertline.load(str(tiny.write_encoder(tmp_path / "deep", words=WORDS, **changes)), device="cpu")
-    (tmp_path / "look.html").write_text(look([models[0], other], "the cat sat")[0], encoding="utf-8")
+    (tmp_path / "look.html").write_text(look_page([models[0], other], "the cat sat")[0], encoding="utf-8")
     opened = visit((tmp_path / "look.html").as_uri()).page
     headings, names = opened.locator("h2"), [title.split(",")[0] for title in opened.locator("h2").all_inner_texts()]
     assert headings.all_inner_texts() == names
@@ -212,9 +212,9 @@ def test_each_blank_is_filled_whatever_token_is_chosen(
     visit, models: list[LoadedModel], tmp_path: Path, monkeypatch
 ) -> None:
     text = "the ___ sat on a ___ . the cat ___"
-    (tmp_path / "look.html").write_text(look(models[:1], text)[0], encoding="utf-8")
+    (tmp_path / "look.html").write_text(look_page(models[:1], text)[0], encoding="utf-8")
     monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 8 * 8)
-    (tmp_path / "cut.html").write_text(look(models[:1], text)[0], encoding="utf-8")
+    (tmp_path / "cut.html").write_text(look_page(models[:1], text)[0], encoding="utf-8")
     best = [blank[0].token for blank in models[0].fill_mask(text.replace("___", "[MASK]"), top_k=1)]
     for name, last in (("look", "[MASK] 3"), ("cut", "[MASK] 3 (not shown)")):
         opened = visit((tmp_path / f"{name}.html").as_uri()).page
@@ -233,7 +233,7 @@ def test_what_is_beyond_the_page_is_neither_within_nor_between_texts(
     visit, models: list[LoadedModel], tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 6 * 6)
-    (tmp_path / "look.html").write_text(look(models[:1], "the cat", "sat on a mat")[0], encoding="utf-8")
+    (tmp_path / "look.html").write_text(look_page(models[:1], "the cat", "sat on a mat")[0], encoding="utf-8")
     opened = visit((tmp_path / "look.html").as_uri()).page
     opened.click('[data-key="side 0 0 1"]')
     opened.mouse.move(0, 0)
@@ -250,7 +250,7 @@ def test_weak_attention_to_many_tokens_is_drawn(visit, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"max_position_embeddings": 48, "initializer_range": 0.02}
     model = bertline.load(str(tiny.write_encoder(tmp_path / "weak", words=words, **changes)), device="cpu")
     assert model.inside(" ".join(words)).probabilities.max() < 0.04
-    (tmp_path / "look.html").write_text(look([model], " ".join(words))[0], encoding="utf-8")
+    (tmp_path / "look.html").write_text(look_page([model], " ".join(words))[0], encoding="utf-8")
     opened = visit((tmp_path / "look.html").as_uri()).page
     assert shows_something(opened.locator(".heads canvas"))
     assert "Weights below 5 %, or 1 / tokens if that is less, are left out" in opened.locator("main").inner_text()

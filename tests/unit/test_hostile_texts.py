@@ -19,7 +19,16 @@ from markdown_it import MarkdownIt
 from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import task_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
-from bertline.evaluation.figures import COLOURS, Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
+from bertline.evaluation.figures import (
+    COLOURS,
+    Chart,
+    ScoreRow,
+    Series,
+    bar_chart,
+    dot_chart,
+    line_chart,
+    small_multiples,
+)
 from bertline.evaluation.task_section import TaskSection
 from bertline.export.card import _comparisons, _score_rows
 from bertline.foundation.formats import escaped, markdown_table, printable
@@ -72,7 +81,7 @@ def drawn(chart: Chart) -> list[str]:
 def test_a_figure_draws_names_as_they_are(text: str) -> None:
     charts = [
         line_chart([Series(text, POINTS, "c0", style="marked")], x_name="x", y_name="y", level=(text, 0.2)),
-        dot_chart([Row(text, 0.5, "c0"), Row("b", 0.4, "c1")], x_name="x"),
+        dot_chart([ScoreRow(text, 0.5, "c0"), ScoreRow("b", 0.4, "c1")], x_name="x"),
         bar_chart([(text, 2.0), ("b", 1.0)], name="n"),
         small_multiples([(text, POINTS), ("b", POINTS)], x_name="x", y_name="y"),
     ]

@@ -21,7 +21,7 @@ from bertline.run.folder import is_locked
 from bertline.tasks.treebank import read_treebank
 
 if TYPE_CHECKING:
-    from bertline.inside.context import Table
+    from bertline.inside.context import MeasuredTable
 
 
 @composing("try")
@@ -62,10 +62,10 @@ def look(asked: dict[str, Any]) -> None:
     """
     from bertline.inside import look as inside  # loads torch
 
-    inside.require_texts(asked["text"], asked["pair"])  # before a model is looked for and loaded
+    inside.refuse_unreadable(asked["text"], asked["pair"])  # before a model is looked for and loaded
     names = [encoder_named(asked["model_folder"])]
     names += [] if asked["against"] is None else [str(folder_or_name(asked["against"]))]
-    page, left_out = inside.look([bertline.load(name) for name in names], asked["text"], asked["pair"])
+    page, left_out = inside.look_page([bertline.load(name) for name in names], asked["text"], asked["pair"])
     path = of_caller(asked["out"])
     write_atomically(path, page)
     for sentence in left_out:
@@ -138,7 +138,7 @@ def context(asked: dict[str, Any]) -> None:
     analogies = inside.read_analogies(of_caller(asked["analogies"])) if asked["analogies"] else []
     name = encoder_named(asked["model_folder"])
     model = bertline.load(name)
-    measures: list[Callable[[], Table]] = []
+    measures: list[Callable[[], MeasuredTable]] = []
     for word in words:
         found = inside.whole_word(word).search
         sentences = {path: [*filter(found, chain(*documents))] for path, documents in texts.items()}
@@ -170,7 +170,7 @@ def context(asked: dict[str, Any]) -> None:
         keep()
 
 
-def _in_words(table: Table) -> str:
+def _in_words(table: MeasuredTable) -> str:
     import pandas as pd
 
     rows = pd.DataFrame(table.rows).fillna("-").to_string(index=False, float_format="%.3f")

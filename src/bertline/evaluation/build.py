@@ -29,7 +29,7 @@ from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Metric, shown_means
 from bertline.tokenization.tokenizer import Tokenizer
 
-FORMAT_VERSION = 1
+_FORMAT_VERSION = 1
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
 
 
@@ -59,7 +59,7 @@ def build_evaluation(
         for task in facts.tasks
     ]
     charts = [*pretraining, *dropped, *(one for task in tasks for of in task.charts.values() for one in of)]
-    headline = headline_figures(facts, overlaps)
+    headline = report_figures(facts, overlaps)
     page = report_page(
         facts, tasks, pipeline, pretraining=pretraining, dropped=dropped, num_documents=config.num_documents
     )
@@ -71,7 +71,7 @@ def build_evaluation(
         write_tables(facts, pipeline, folder)
         measured = {task: {split: one.figures() for split, one in of.items()} for task, of in overlaps.items()}
         content = {"figures": headline, "overlap": measured, "plots": sorted(one.name for one in charts)}
-        write_manifest(folder, kind="evaluate", format_version=FORMAT_VERSION, content=content)
+        write_manifest(folder, kind="evaluate", format_version=_FORMAT_VERSION, content=content)
     return headline
 
 
@@ -91,7 +91,7 @@ def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfi
     return overlaps
 
 
-def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
+def report_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
     """Return the figures of pretraining, and for each task the score, its spread, every baseline and the overlap."""
     figures: dict[str, float | int] = {}
     if not facts.taken_from:  # held-out scores, then the measured baselines and the distances below them

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from bertline.encoders.loading import load_encoder
 from bertline.encoding.sequences import encode_texts, outputs_of
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
-from bertline.evaluation.figures import Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
+from bertline.evaluation.figures import Chart, ScoreRow, Series, bar_chart, dot_chart, line_chart, small_multiples
 from bertline.evaluation.html import metric_name, words
 from bertline.foundation.formats import percent
 from bertline.modeling.heads import BertTextEncoder
@@ -166,7 +166,7 @@ def _scores(task: TaskFacts) -> Chart:
     for name, one in task.systems().items():  # an arm has seeds, a baseline one score
         mean = one["test_mean" if "seeds" in one else "test"]
         seeds = [seed["test"] for seed in one.get("seeds", ())]
-        rows.append(Row(titles[name], mean, colours[name], one.get("test_std"), seeds, one["test_interval"]))
+        rows.append(ScoreRow(titles[name], mean, colours[name], one.get("test_std"), seeds, one["test_interval"]))
     return dot_chart(rows, x_name=f"test {metric_name(task.metric)}")
 
 

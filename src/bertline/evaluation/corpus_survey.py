@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from bertline.corpus.document import Document, Split, label_of
+from bertline.corpus.document import Document, label_of
+from bertline.corpus.selection import SPLITS
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.manifests import read_manifest
 
@@ -20,11 +21,10 @@ _SCRIPT_SAMPLES = 4_000
 _FEWEST_RANDOM, _FEWEST_SCRIPT_SAMPLES = 3, 200
 """Sentences of each source and language, however many there are."""
 _FEW_WORDS = 2
-SPLITS: tuple[Split, ...] = ("train", "validation")
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Sentence:
+class ShownSentence:
     """A sentence and the document it is of."""
 
     document: str
@@ -32,11 +32,11 @@ class Sentence:
 
 
 @dataclass(kw_only=True, slots=True)
-class Part:
+class SurveyedPart:
     """What one source looks like in one language, or a corpus of one source as a whole."""
 
     sentences: int
-    random: list[Sentence] = field(default_factory=list)
+    random: list[ShownSentence] = field(default_factory=list)
     """In reading order."""
     words_per_sentence: Counter[int] = field(default_factory=Counter)
     """Sentences by their number of words."""
@@ -45,7 +45,7 @@ class Part:
     """Letters of a sample of sentences by script, such as `LATIN`."""
     short: Counter[str] = field(default_factory=Counter)
     """Short sentences with how often they occur."""
-    longest: list[tuple[int, int, Sentence]] = field(default_factory=list)
+    longest: list[tuple[int, int, ShownSentence]] = field(default_factory=list)
     """Characters, negative position in the corpus and text of the longest sentences."""
 
     @property
@@ -62,10 +62,10 @@ class Part:
             if len(text) <= SHORT_CHARACTERS:
                 self.short[text] += 1
             if len(self.longest) < NUM_LONGEST or len(text) > self.longest[0][0]:
-                entry = (len(text), -place, Sentence(document.id, text))
+                entry = (len(text), -place, ShownSentence(document.id, text))
                 (heapq.heappush if len(self.longest) < NUM_LONGEST else heapq.heappushpop)(self.longest, entry)
             if place in chosen:
-                self.random.append(Sentence(document.id, text))
+                self.random.append(ShownSentence(document.id, text))
             if place % every == 0:
                 self.scripts.update(map(script_of, filter(str.isalpha, text)))
         if len(self.short) > most_counted:  # what occurred once so far is not among the most frequent of a large corpus
@@ -76,12 +76,12 @@ class Part:
 class CorpusSurvey:
     """What a corpus looks like, as a whole and by source and language (`label_of`)."""
 
-    whole: Part
-    parts: dict[str, Part]
+    whole: SurveyedPart
+    parts: dict[str, SurveyedPart]
     """Empty for a corpus of one."""
     frequent_short: list[tuple[str, int, dict[str, int]]]
     """Sentences that occur more than once, the most frequent first: with how often, in all and by part."""
-    longest: list[Sentence]
+    longest: list[ShownSentence]
 
 
 def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
@@ -93,7 +93,7 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
     }
     if len(sizes) < 2:  # a corpus of one source is one part without a name
         sizes = {"": sum(manifest["counts"][split]["sentences"] for split in SPLITS)}
-    parts = {label: Part(sentences=total) for label, total in sizes.items()}
+    parts = {label: SurveyedPart(sentences=total) for label, total in sizes.items()}
     num_random = max(_FEWEST_RANDOM, NUM_RANDOM // len(parts))
     num_scripts = max(_FEWEST_SCRIPT_SAMPLES, _SCRIPT_SAMPLES // len(parts))
     chosen = {
@@ -106,7 +106,7 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
             every = max(1, sizes[label] // num_scripts)
             parts[label].add(document, positions[label], chosen[label], every, _MAX_COUNTED // len(parts))
             positions[label] += len(document.sentences)
-    whole = Part(sentences=sum(sizes.values()))
+    whole = SurveyedPart(sentences=sum(sizes.values()))
     for part in parts.values():
         whole.random += part.random
         for name in ("words_per_sentence", "sentences_per_document", "scripts", "short"):

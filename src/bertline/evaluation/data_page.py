@@ -12,7 +12,7 @@ from bertline.corpus.document import source_of
 from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, is_no_drop
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.charts import Captioned
-from bertline.evaluation.corpus_survey import SHORT_CHARACTERS, CorpusSurvey, Part, doubling_bins, survey_corpus
+from bertline.evaluation.corpus_survey import SHORT_CHARACTERS, CorpusSurvey, SurveyedPart, doubling_bins, survey_corpus
 from bertline.evaluation.figures import Series, bar_chart, line_chart
 from bertline.evaluation.html import rendered
 from bertline.evaluation.vocabulary_survey import VocabularySurvey
@@ -72,7 +72,7 @@ def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
     return [Captioned(name, bar_chart(bars, name=name), caption) for name, bars, caption in charts if bars]
 
 
-def _part_row(label: str, part: Part) -> list[str]:
+def _part_row(label: str, part: SurveyedPart) -> list[str]:
     lengths = part.words_per_sentence
     weights = list(lengths.values()) or [1]
     median, most = np.quantile(list(lengths) or [0], [0.5, 0.9], weights=weights, method="inverted_cdf")

@@ -78,7 +78,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScoreRow:
     """A system in a chart of scores; `seeds` are single scores, `interval` is a 95 % interval of the mean."""
 
     name: str
@@ -203,7 +203,7 @@ def _scale_x(axes: Axes, values: Sequence[float], *, log: bool) -> None:
 
 
 @_styled
-def dot_chart(figure: Figure, rows: Sequence[Row], *, x_name: str) -> str:
+def dot_chart(figure: Figure, rows: Sequence[ScoreRow], *, x_name: str) -> str:
     """Draw the scores of systems, one below the other.
 
     Each has a dot for the mean, a bar of one standard deviation to each side, small dots for seeds, and a thin bracket

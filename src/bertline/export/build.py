@@ -21,8 +21,8 @@ from bertline.modeling.text_vectors import CLASSIFIER, VectorSettings, write_sen
 from bertline.modeling.weight_files import WEIGHTS_NAME
 from bertline.tokenization.storage import add_tokenizer_json, copy_tokenizer
 
-KIND = "export"
-FORMAT_VERSION = 2
+_KIND = "export"
+_FORMAT_VERSION = 2
 ENCODER = "encoder"
 _WITHOUT_PAIRS: dict[Architecture, Architecture] = {"BertForPreTraining": "BertForMaskedLM"}
 """Graphs of tasks have no output for pairs of sentences."""
@@ -74,7 +74,7 @@ def build_export(
             "onnx_tolerance": config.onnx_tolerance,
             "versions": versions_of("safetensors", "tokenizers", "torch", "transformers", "onnx", "onnxruntime"),
         }
-        write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+        write_manifest(folder, kind=_KIND, format_version=_FORMAT_VERSION, content=content)
     return {f"{name}/{key}": value for name, model in exported.items() for key, value in _headline(model).items()}
 
 

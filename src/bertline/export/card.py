@@ -273,7 +273,7 @@ def _card(facts: CardFacts, task: str | None, onnx: Mapping[str, Any] | None, to
     )  # fmt: skip
     environment.filters |= {
         "escaped": escaped,
-        "shown": shown,
+        "shown": _shown,
         "whole": "{:,}".format,
         "words": lambda name: name.replace("_", " "),
         "json": lambda value: json.dumps(value, ensure_ascii=False),
@@ -345,12 +345,12 @@ def _score_rows(result: Mapping[str, Any], this: Mapping[str, Any]) -> list[list
     rows = []
     for arm in result["arms"].values():
         scores = (with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test"))
-        title = shown(arm["title"]) if arm is not this else "**this model's configuration**"
-        rows.append([title, *scores, interval(arm["test_interval"])])
+        title = _shown(arm["title"]) if arm is not this else "**this model's configuration**"
+        rows.append([title, *scores, _interval(arm["test_interval"])])
     for baseline in result["baselines"].values():
         scores = (f"{baseline[split]:.3f}" for split in ("dev", "test"))
-        title = shown(baseline["title"]) if baseline is not this else f"**this model: {shown(baseline['title'])}**"
-        rows.append([title, *scores, interval(baseline["test_interval"])])
+        title = _shown(baseline["title"]) if baseline is not this else f"**this model: {_shown(baseline['title'])}**"
+        rows.append([title, *scores, _interval(baseline["test_interval"])])
     return rows
 
 
@@ -372,12 +372,12 @@ def _comparisons(result: Mapping[str, Any]) -> Iterator[str]:
     systems = {**result["arms"], **result["baselines"]}
     words = {"better": "beaten", "worse": "better than this model", "not shown": "no clear difference"}
     for name, found in result["comparisons"].items():
-        title = shown(systems[name]["title"])
+        title = _shown(systems[name]["title"])
         if "p_value" not in found:
             yield f"{title}: {signed(found['difference'])}; its noise was not measured"
             continue
         yield (
-            f"{title}: {signed(found['difference'])} ({interval(found['interval'])}, p = {found['p_value']:.3g}): "
+            f"{title}: {signed(found['difference'])} ({_interval(found['interval'])}, p = {found['p_value']:.3g}): "
             f"{outcome(found, words)}. The smallest difference that could have been seen is "
             f"{found['smallest_visible']:.3f}."
         )
@@ -425,21 +425,21 @@ def usage_on_vectors(usage: Usage, folder: Path, *, pair: bool) -> Usage:
     return replace(usage, pipeline=False, snippets=(*(["\n".join(lines)] if is_told else []), *usage.snippets[-1:]))
 
 
-def shown(title: str) -> str:
+def _shown(title: str) -> str:
     """Escape the title of an arm or a baseline, and shorten it if it is a local path.
 
-    >>> shown("/home/ada/models/minilm")
+    >>> _shown("/home/ada/models/minilm")
     './minilm'
     """
     return escaped(without_local_paths(title))
 
 
-def interval(bounds: Sequence[float] | None) -> str:
+def _interval(bounds: Sequence[float] | None) -> str:
     """Format the bounds of an interval; empty without bounds.
 
-    >>> interval([0.8123, 0.9])
+    >>> _interval([0.8123, 0.9])
     '0.812 to 0.900'
-    >>> interval([-0.2, 0.1])
+    >>> _interval([-0.2, 0.1])
     '−0.200 to 0.100'
     """
     return f"{bounds[0]:.3f} to {bounds[1]:.3f}".replace("-", "\u2212") if bounds else ""

@@ -31,7 +31,7 @@ Architecture = Literal[
     "BertForQuestionAnswering",
 ]
 
-Values = TypeVar("Values", Tensor, NDArray[Any])
+_Array = TypeVar("_Array", Tensor, NDArray[Any])
 GRAPH_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """The last is an input of encoders with several token types."""
 OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
@@ -95,7 +95,7 @@ class ModelView(nn.Module):
                 return (self.model(input_ids, token_type_ids, attention_mask),)
 
 
-def without_padding(values: Values, real: Values) -> Values:
+def without_padding(values: _Array, real: _Array) -> _Array:
     """Return values of shape [B, S, ...] at the real positions [B, S], and those of shape [B, ...] unchanged."""
     return values[real] if values.shape[:2] == real.shape else values
 

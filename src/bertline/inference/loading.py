@@ -49,7 +49,7 @@ _NEVER_TRAINED: dict[str, Any] = {
 }
 
 
-def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
+def load_folder(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
     """Load a model with its tokenizer; see `bertline.load`."""
     folder = resolve_folder(name_or_folder, revision)
     chosen = _device(device)

@@ -25,6 +25,7 @@ from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
 from bertline.modeling.text_vectors import TextVectorModules
+from bertline.tasks.config import Pooling
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import MASK
 
@@ -58,7 +59,6 @@ def filled(model: LoadedModel, sentence: str, *, num_guesses: int) -> str:
     return "\n".join("  " + "   ".join(f"{token} {prob:.0%}" for token, prob in blank) for blank in guesses)
 
 
-Pooling = Literal["mean", "cls"]
 Role = Literal["query", "document"]
 
 
@@ -208,8 +208,8 @@ class LoadedModel:
         read = require_texts(documents, "documents")
         if not read:
             raise DataError("documents is empty; give at least one to search in.")
-        index = VectorIndex(unit(self.embed(read, role="document")))
-        return best_hits(index, unit(self.embed(queries, role="query")), row_ids(len(index)), top_k)
+        index = VectorIndex(directions(self.embed(read, role="document")))
+        return best_hits(index, directions(self.embed(queries, role="query")), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
@@ -351,8 +351,8 @@ class LoadedModel:
             raise DataError(f"{word!r} has no token in the vocabulary of {self.name}; give a word that it has.")
         if top_k < 1:
             raise DataError(f"top_k is {top_k}; give 1 or more.")
-        table = unit(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
-        similarity = table @ unit(table[ids].mean(0, keepdims=True))[0]
+        table = directions(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
+        similarity = table @ directions(table[ids].mean(0, keepdims=True))[0]
         left_out = tokenizer.special_ids.union(ids)
         similarity[list(left_out)] = -np.inf
         best = np.argsort(-similarity, kind="stable")[: min(top_k, tokenizer.vocab_size - len(left_out))]
@@ -433,6 +433,6 @@ class LoadedLinearModel(LoadedModel):
         )
 
 
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return vectors of length 1."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

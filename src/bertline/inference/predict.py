@@ -83,7 +83,7 @@ class DocumentsFile:
     top_k: int = 10
 
 
-class TextVectors(RowPredictor):
+class VectorPredictor(RowPredictor):
     """Vectors of texts, as `LoadedModel.embed` computes them."""
 
     def __init__(self, model: LoadedModel, *, batch_size: int = 32) -> None:
@@ -206,7 +206,7 @@ def predict_file(
         predictor: RowPredictor
         num_documents_truncated = 0
         if output == "vectors":
-            predictor = TextVectors(model, batch_size=how.batch_size)
+            predictor = VectorPredictor(model, batch_size=how.batch_size)
         else:
             predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
         blocks = row_files.blocks_of(row_files.read_rows(source, layout))

@@ -16,9 +16,9 @@ import pandas as pd
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
-from bertline.inference.loading import load
+from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedLinearModel, LoadedModel
-from bertline.inference.predict import TextVectors
+from bertline.inference.predict import VectorPredictor
 from bertline.inference.row_files import cell
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.predictor import RowPredictor, TaskPredictor
@@ -98,7 +98,7 @@ class ServedModel:
 
     def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
         self._settings = settings
-        self.predictor: RowPredictor = model.task or TextVectors(model)
+        self.predictor: RowPredictor = model.task or VectorPredictor(model)
         if (task := model.task) is not None and isinstance(task.kind, Retrieval):
             self.predictor = GivenDocuments(task.kind, task.calibration, task.model, task.tokenizer)
         # MLflow's server calls from several threads, and encoding temporarily changes a setting of the tokenizer.
@@ -144,7 +144,7 @@ class ServedModel:
 def serving_of(folder: Path, *, dataset: tuple[str, str] | None) -> Serving:
     """Return what MLflow records about the exported folder of a task or of the encoder, with a made-up row as example.
     `dataset`: name of the task and path of its rows; None for the encoder."""
-    loaded = load(str(folder), device="cpu")
+    loaded = load_folder(str(folder), device="cpu")
     model = ServedModel(loaded, ServingSettings())
     predictor, is_linear = model.predictor, isinstance(loaded, LoadedLinearModel)
     is_wrapped = not is_linear and FAMILIES[loaded.encoder.config.family].wrapping is not None
@@ -179,7 +179,7 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
         settings = validate(
             ServingSettings, {**asdict(ServingSettings()), **(model_config or {})}, where="model config"
         )
-        return ServedModel(load(path, device=settings.device), settings)
+        return ServedModel(load_folder(path, device=settings.device), settings)
 
 
 def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int | None) -> list[list[Any]]:

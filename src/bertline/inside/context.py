@@ -21,14 +21,15 @@ from bertline.encoding.sequences import Sequences, assemble, encode_texts, scori
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
-from bertline.inference.model import LoadedModel, unit
+from bertline.foundation.text_files import numbered_lines
+from bertline.inference.model import LoadedModel, directions
 from bertline.tokenization.vocabulary import MASK
 
-Values = NDArray[Any]
-Documents = Sequence[Sequence[str]]
+_Array = NDArray[Any]
+_Documents = Sequence[Sequence[str]]
 Inputs = Sequences | list[list[int]]
-Span = tuple[int, int]
-WicRow = tuple[str, tuple[str, str], tuple[Span, Span], bool]
+_Span = tuple[int, int]
+WicRow = tuple[str, tuple[str, str], tuple[_Span, _Span], bool]
 """A word, two sentences, where it stands in each (`sentence[start:end]`), and whether its sense is the same."""
 _SIMPLE = ("most frequent answer", "static", "other words")
 # forward_in_detail keeps 1,152 * S * (S + 128) bytes of a row of S tokens in BERT-base: scores and probabilities of 144
@@ -38,7 +39,7 @@ _BLOCK = 10  # consecutive sentences that the bootstrap draws together, because 
 _MARKS = r"!-/:-@\[-`{-~‘’“”„«»…–—。、"  # not \W: vowel signs of Hindi are no letters to `re`
 
 
-class Table(NamedTuple):
+class MeasuredTable(NamedTuple):
     """Figures of a measure, as Python's own numbers: rows (`pandas.DataFrame(table.rows)`), and what is said once."""
 
     title: str
@@ -53,7 +54,7 @@ def read_text(paths: Sequence[Path]) -> list[list[str]]:
         if (path / "manifest.json").is_file():
             documents += [list(document.sentences) for document in read_documents(path, "validation")]
         else:
-            lines = [line.strip() for _, line in _lines(path, blank=True)]
+            lines = [line.strip() for _, line in numbered_lines(path)]
             texts = paragraphs_of(lines) if "\n\n" in "\n".join(lines).strip() else filter(None, lines)
             documents.append([part for text in texts for part in split_sentences(" ".join(text.split()))])
     return documents
@@ -62,7 +63,7 @@ def read_text(paths: Sequence[Path]) -> list[list[str]]:
 def read_analogies(path: Path) -> list[tuple[str, list[str]]]:
     """Return section and words of lines of four words; `: NAME` begins a section."""
     section, rows = "", []
-    for number, line in _lines(path):
+    for number, line in _written_lines(path):
         section = line[1:].strip() if line.startswith(":") else section
         rows += [] if line.startswith(":") else [(section, line.split())]
         if rows and len(rows[-1][1]) != 4:
@@ -84,7 +85,8 @@ def read_wic(path: Path) -> list[WicRow]:
     """
     if not path.name.endswith("data.txt"):
         raise DataError(f"{path} needs a name that ends in data.txt, and its answers stand next to it in gold.txt.")
-    lines, gold, rows = _lines(path), _lines(path.with_name(path.name.removesuffix("data.txt") + "gold.txt")), []
+    lines, rows = _written_lines(path), []
+    gold = _written_lines(path.with_name(path.name.removesuffix("data.txt") + "gold.txt"))
     if len(lines) != len(gold):
         raise DataError(f"{path} has {len(lines)} rows, its gold file {len(gold)}; each row needs a T or F there.")
     for (number, line), (_, answer) in zip(lines, gold, strict=True):
@@ -107,7 +109,7 @@ def read_wic(path: Path) -> list[WicRow]:
     return rows
 
 
-def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> tuple[dict[str, Values], int]:
+def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[_Span]) -> tuple[dict[str, _Array], int]:
     """Compute the vectors of a place (`text[start:end]`) of each of n texts; several tokens are averaged.
 
     Returns:
@@ -140,7 +142,7 @@ def places(model: LoadedModel, texts: Sequence[str], spans: Sequence[Span]) -> t
     return {"static": np.stack(static), "other words": np.stack(others), **by_layer}, num_cut
 
 
-def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]) -> Table:
+def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]) -> MeasuredTable:
     """Compare a word's vectors within and between senses, and tell the sense by the nearest one in another sentence.
 
     A static vector has a similarity of 1 with itself wherever it stands: it can but name the most frequent sense. The
@@ -159,15 +161,15 @@ def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]
     (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
     alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
     for name, states in vectors.items():
-        similarity = unit(states) @ unit(states).T
+        similarity = directions(states) @ directions(states).T
         right = label[np.where(apart, similarity, -np.inf).argmax(1)] == label
         within, between = similarity[alike & apart].mean().item(), similarity[~alike].mean().item()
         rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean().item()})
     rows[0]["accuracy"] = Counter(labels).most_common(1)[0][1] / len(labels)
-    return Table(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
+    return MeasuredTable(f"Senses of {word!r}", rows, {"places": len(labels), "num_cut": num_cut})
 
 
-def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] = ()) -> Table:
+def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] = ()) -> MeasuredTable:
     """Tell whether a word has the same sense in two sentences, by a threshold on the cosine of its vectors.
 
     Thresholds, the layer and the strongest simple method are chosen on `rows` and scored on `test_rows`; without these
@@ -182,22 +184,22 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     sides = [places(model, *side) for side in zip(zip(*texts, strict=True), zip(*spans, strict=True), strict=True)]
     right = {"most frequent answer": same == (same[~test].mean() >= 0.5)}
     for name, first in sides[0][0].items():
-        cosine = (unit(first) * unit(sides[1][0][name])).sum(1)
+        cosine = (directions(first) * directions(sides[1][0][name])).sum(1)
         thresholds = np.append(np.unique(cosine[~test]), np.inf)
         best = ((cosine[~test] >= thresholds[:, None]) == same[~test]).sum(1).argmax()
         right[name] = (cosine >= thresholds[best]) == same
     table = []
     for name, hits in right.items():
         table.append({"vectors": name, "where_chosen": hits[~test].mean().item(), "test": hits[test].mean().item()})
-        table[-1]["interval"] = interval(hits[test], word[test])
+        table[-1]["interval"] = bootstrapped(hits[test], word[test])
     layers = [name for name in right if name not in _SIMPLE]
     chosen = max(layers, key=lambda name: right[name][~test].mean())
     facts = {"rows": int((~test).sum()), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
     facts |= {"chosen": chosen} | _gain(right, chosen, _SIMPLE, test, word)
-    return Table("WiC: the same sense?", table, facts)
+    return MeasuredTable("WiC: the same sense?", table, facts)
 
 
-def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
+def blanks(model: LoadedModel, documents: _Documents, *, most: int = 2000, seed: int = 0) -> MeasuredTable:
     """Fill a blank in each of `most` sentences from both sides and, by the same encoder, from the left side alone.
 
     A blank is a whole word of one token, drawn at random. What stands at its right is removed, with [SEP] behind the
@@ -242,13 +244,13 @@ def blanks(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: 
     for name, values in scores.items():
         lost, more = (scores["both sides"] - values).T * [[1], [-1]]
         rows.append({"reads": name, "accuracy": values[:, 0].mean().item(), "nats": values[:, 1].mean().item()})
-        rows[-1] |= {"lost": lost.mean().item(), "lost_interval": interval(lost, blocks)}
-        rows[-1] |= {"more_nats": more.mean().item(), "nats_interval": interval(more, blocks)}
+        rows[-1] |= {"lost": lost.mean().item(), "lost_interval": bootstrapped(lost, blocks)}
+        rows[-1] |= {"more_nats": more.mean().item(), "nats_interval": bootstrapped(more, blocks)}
     facts = {"blanks": len(targets), "sentences_without_a_word": len(texts) - len(targets), "num_cut": num_cut}
-    return Table("Blanks: both sides against the left side alone", rows, facts)
+    return MeasuredTable("Blanks: both sides against the left side alone", rows, facts)
 
 
-def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> Table:
+def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> MeasuredTable:
     """Answer "a is to b as c is to ?" by the token whose input embedding is nearest to b - a + c, and by less.
 
     `c_alone` is the nearest neighbour of c, `random` has two random tokens for a and b. As usual, a, b and c are no
@@ -262,12 +264,12 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     known = [(name, ids) for name, ids in known if not np.isin(ids, special).any() and ids[3] not in ids[:3]]
     if not known:
         raise DataError(f"none of the {len(rows)} analogies has four words of one token each, the last one new.")
-    table = unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
+    table = directions(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
     sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
     others = np.setdiff1d(np.arange(len(table)), special)
     (a, b, c, wanted), (x, y) = every.T, generator(seed, "analogies").choice(others, size=(2, len(every)))
 
-    def answers(queries: Values, excluded: Values = every[:, :3]) -> Values:
+    def answers(queries: _Array, excluded: _Array = every[:, :3]) -> _Array:
         parts = []
         for start in range(0, len(queries), 512):
             similarity = queries[start : start + 512] @ table.T
@@ -288,10 +290,10 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     facts = {"left_out": len(rows) - len(known), "by_chance": 1 / (len(others) - 3)}
     pairs = every[:, ::2] * len(table) + every[:, 1::2]
     gain = _gain(right, "offset", ["c_alone"], np.full(len(every), True), pairs)
-    return Table("Analogies on input embeddings", lines, facts | gain)
+    return MeasuredTable("Analogies on input embeddings", lines, facts | gain)
 
 
-def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000, seed: int = 0) -> Table:
+def next_sentences(model: LoadedModel, documents: _Documents, *, most: int = 2000, seed: int = 0) -> MeasuredTable:
     """Tell whether a sentence follows another one, on pairs of which half do, before and after calibration.
 
     The other pairs have a random sentence, of the same document and of another one in turn. Lines on the log odds
@@ -337,16 +339,16 @@ def next_sentences(model: LoadedModel, documents: Documents, *, most: int = 2000
         hit, p, y = right[test], chances[name][test], follows[test]
         parts = [part for part in (np.minimum(p * 10, 9).astype(int) == np.arange(10)[:, None]) if part.any()]
         bins[name] = [[int(part.sum()), float(p[part].mean()), float(y[part].mean())] for part in parts]
-        rows.append({"probabilities": name, "accuracy": hit.mean().item(), "interval": interval(hit, groups[test])})
+        rows.append({"probabilities": name, "accuracy": hit.mean().item(), "interval": bootstrapped(hit, groups[test])})
         rows[-1] |= {kind: hit[kind_of[test] == kind].mean().item() for kind in np.unique(kind_of[test]).tolist()}
         rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean().item()}
         rows[-1] |= {"ece": sum(pairs * abs(mean - share) for pairs, mean, share in bins[name]) / len(y)}
     facts = {"pairs": len(drawn), "test_pairs": len(y), "num_cut": int(sequences.cut.sum()), "reliability": bins}
     facts |= {"left_out": len(chosen) - len(drawn), **_gain(hits, "model, Platt", [*methods][1:], test, groups)}
-    return Table("Does the second sentence follow the first?", rows, facts)
+    return MeasuredTable("Does the second sentence follow the first?", rows, facts)
 
 
-def interval(values: Values, groups: Sequence[str] | Values) -> list[float] | None:
+def bootstrapped(values: _Array, groups: Sequence[str] | _Array) -> list[float] | None:
     """Return the 95 % interval of a mean by a bootstrap of groups ([n], or [n, 2]: both drawn); None for under ten."""
     names, group = np.unique(groups, return_inverse=True)
     if len(names) < 10:
@@ -357,13 +359,17 @@ def interval(values: Values, groups: Sequence[str] | Values) -> list[float] | No
     return [round(float(bound), 3) for bound in bounds]
 
 
-def _gain(right: Mapping[str, Values], name: str, simple: Sequence[str], test: Values, groups: Any) -> dict[str, Any]:
+def _gain(right: Mapping[str, _Array], name: str, simple: Sequence[str], test: _Array, groups: Any) -> dict[str, Any]:
     strongest = max(simple, key=lambda one: right[one][~test].sum())
     gain = (right[name] * 1.0 - right[strongest])[test]
-    return {"strongest_simple": strongest, "gain": float(gain.mean()), "gain_interval": interval(gain, groups[test])}
+    return {
+        "strongest_simple": strongest,
+        "gain": float(gain.mean()),
+        "gain_interval": bootstrapped(gain, groups[test]),
+    }
 
 
-def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> Values:
+def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> _Array:
     """Return what `read` makes of indices, input_ids, token_type_ids and attention_mask of batches, in order."""
     parts, order, pad_id = [], [], model.tokenizer.pad_id
     sequences = assemble(inputs, [*map(len, inputs)], pad_id=pad_id) if isinstance(inputs, list) else inputs
@@ -382,21 +388,16 @@ def _window(model: LoadedModel, ids: list[int], first: int, last: int) -> tuple[
     return ids[start : start + room], first - start
 
 
-def _second_half(groups: Values) -> NDArray[np.bool_]:
+def _second_half(groups: _Array) -> NDArray[np.bool_]:
     names, group = np.unique(groups, return_inverse=True)
     return (generator(0, "halves").permutation(len(names)) >= len(names) // 2)[group]
 
 
-def _sample(documents: Documents, most: int, seed: int, *, ahead: int) -> list[tuple[int, int]]:
+def _sample(documents: _Documents, most: int, seed: int, *, ahead: int) -> list[tuple[int, int]]:
     """Draw document and place of sentences with at least `ahead` others behind them."""
     every = [(d, s) for d, document in enumerate(documents) for s in range(len(document) - ahead)]
     return [every[index] for index in generator(seed, "sample").permutation(len(every))[:most]]
 
 
-def _lines(path: Path, *, blank: bool = False) -> list[tuple[int, str]]:
-    """Return the lines that are not blank, or all, with their numbers from 1."""
-    try:
-        lines = re.split("\r?\n", path.read_bytes().decode("utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as UTF-8 text, and is no folder of a corpus: {error}") from error
-    return [(number, line) for number, line in enumerate(lines, start=1) if blank or line.strip()]
+def _written_lines(path: Path) -> list[tuple[int, str]]:
+    return [(number, line) for number, line in numbered_lines(path) if line.strip()]

@@ -46,7 +46,7 @@ NOTES = (
     "words, so that auxiliaries, copulas and prepositions depend on what they belong to.",
 )
 _MASK_PROB = 0.15
-Rows = NDArray[np.float64]  # sum and number of what is measured in each text, [N, 2]
+_Sums = NDArray[np.float64]  # sum and number of what is measured in each text, [N, 2]
 _VERDICTS = {"better": "beats offset", "worse": "below offset", "not shown": "within noise", None: "too few texts"}
 
 
@@ -204,7 +204,7 @@ def ablate_language_model(model: LoadedModel, sentences: Sequence[ParsedSentence
 
 
 @torch.no_grad()
-def _masked_losses(model: LoadedModel, treebank: Treebank) -> Rows:
+def _masked_losses(model: LoadedModel, treebank: Treebank) -> _Sums:
     tokenizer, sums = model.tokenizer, np.zeros((len(treebank.words), 2))
     for batch in treebank.batches():
         rows = [torch.tensor(treebank.sequence(index)) for index in batch]
@@ -239,14 +239,14 @@ def ablate_classifier(model: LoadedModel, rows: Path, count: int) -> dict[str, A
             f"{rows} has the label {min(map(str, unknown))!r}; {model.name} knows {', '.join(model.labels)}."
         )
 
-    def right() -> Rows:
+    def right() -> _Sums:
         predicted = model.predict([row["text"] for row in table])
         return np.array([[one.label == row["label"], 1.0] for one, row in zip(predicted, table, strict=True)])
 
     return _without_each(model, right, [str(number) for number in range(len(table))], "accuracy of the task")
 
 
-def _without_each(model: LoadedModel, rows: Callable[[], Rows], texts: Sequence[str], what: str) -> dict[str, Any]:
+def _without_each(model: LoadedModel, rows: Callable[[], _Sums], texts: Sequence[str], what: str) -> dict[str, Any]:
     """Measure with all heads and without each; verdicts are adjusted for the number of heads (Holm)."""
 
     def score() -> Measured:

@@ -89,13 +89,13 @@ class ModelFacts:
     arrays: dict[str, NDArray[np.float32]]
 
 
-def look(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> tuple[str, list[str]]:
+def look_page(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> tuple[str, list[str]]:
     """Return the page of one model, or of two side by side, as HTML, and what was left out, a sentence each.
 
     Raises:
         DataError: A text is empty, longer than a model reads, or not Unicode; or a model cannot read two texts.
     """
-    require_texts(text, pair)
+    refuse_unreadable(text, pair)
     facts = [facts_of(model, text, pair) for model in models]
     paths, num_parts = [PurePosixPath(model.name).parts for model in models], 2
     while facts[0].name == facts[-1].name and paths[0] != paths[-1]:
@@ -113,7 +113,7 @@ def look(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> t
 
 
 def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFacts:
-    """Return what the page shows of a model for a text or pair; see `look`."""
+    """Return what the page shows of a model for a text or pair; see `look_page`."""
     tokenizer, config = model.tokenizer, model.encoder.config
     if pair is not None and not tokenizer.pair.between:
         raise DataError(f"{model.name} reads no two texts: its tokenizer puts nothing between them. Leave --pair out.")
@@ -209,7 +209,7 @@ def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], s
     return {"arrays": layout}, base64.b64encode(data).decode()
 
 
-def require_texts(text: str, pair: str | None) -> None:
+def refuse_unreadable(text: str, pair: str | None) -> None:
     """Raise a `DataError` if a text is empty or not Unicode."""
     for name, each in (("the text", text), ("the second text", pair)):
         if each is None:

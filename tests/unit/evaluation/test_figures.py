@@ -9,7 +9,16 @@ import pytest
 
 from bertline.evaluation.charts import mean_vectors, neighbours_agree, vector_space
 from bertline.evaluation.facts import PipelineFolders, read_facts
-from bertline.evaluation.figures import COLOURS, Chart, Row, Series, bar_chart, dot_chart, line_chart, small_multiples
+from bertline.evaluation.figures import (
+    COLOURS,
+    Chart,
+    ScoreRow,
+    Series,
+    bar_chart,
+    dot_chart,
+    line_chart,
+    small_multiples,
+)
 from evaluation_inputs import HOSTILE, KINDS
 
 
@@ -24,7 +33,7 @@ def some_charts(value: float = 0.5) -> dict[str, Chart]:
             [Series("a", [(1e-4, value), (1.0, 2.0)], "c2", style="dots")], x_name="x", y_name="y", log_x=True
         ),
         "rows": dot_chart(
-            [Row("one", value, "c0", 0.1, [value], [value, value + 1]), Row("b", value, "c1")], x_name="score"
+            [ScoreRow("one", value, "c0", 0.1, [value], [value, value + 1]), ScoreRow("b", value, "c1")], x_name="score"
         ),
         "bars": bar_chart([(HOSTILE, abs(value)), ("b", 0.0)], name="amounts"),
         "panels": small_multiples([("a", points), (HOSTILE, points)], x_name="x", y_name="y"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from bertline.inference.loading import load
+from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
 from finished_tasks import Finished, finish
 
@@ -33,7 +33,7 @@ def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model(classifier_folder: Path) -> LoadedModel:
     """The classifier, loaded; tests leave it as it is."""
-    return load(str(classifier_folder), device="cpu")
+    return load_folder(str(classifier_folder), device="cpu")
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +43,6 @@ def open_task(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple
     @cache
     def get(name: str) -> tuple[Finished, LoadedModel]:
         finished = finish(name, tmp_path_factory.mktemp(name))
-        return finished, load(str(finished.folder), device="cpu")
+        return finished, load_folder(str(finished.folder), device="cpu")
 
     return get

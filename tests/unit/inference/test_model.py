@@ -14,7 +14,7 @@ import torch
 
 import bertline
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
-from bertline.inference.loading import load
+from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
 from bertline.tasks.entities import entities
 from bertline.tokenization.tokenizer import Tokenizer
@@ -24,7 +24,7 @@ from tiny import load_pretraining_model
 
 
 def test_blanks_are_filled_with_the_model_head_probabilities(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder), device="cpu")
+    model = load_folder(str(encoder_folder), device="cpu")
     guesses, other = model.fill_mask("the [MASK] sat [MASK]", top_k=14)
     assert guesses != other and [one.probability for one in guesses] == sorted((p for _, p in guesses), reverse=True)
     assert not {guess.token for guess in guesses} & {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
@@ -37,7 +37,7 @@ def test_blanks_are_filled_with_the_model_head_probabilities(encoder_folder: Pat
 
 
 def test_what_a_model_cannot_read_or_do_is_named(encoder_folder: Path, classifier_folder: Path) -> None:
-    encoder = load(str(encoder_folder))
+    encoder = load_folder(str(encoder_folder))
     with pytest.raises(DataError, match=r"no \[MASK\]"):
         encoder.fill_mask("the cat")
     with pytest.raises(DataError, match="reads at most 12"):
@@ -45,26 +45,26 @@ def test_what_a_model_cannot_read_or_do_is_named(encoder_folder: Path, classifie
     with pytest.raises(ArtifactError, match="cannot classify"):
         encoder.predict(["the"])
     with pytest.raises(ArtifactError, match="cannot fill blanks"):
-        load(str(classifier_folder)).fill_mask("the [MASK]")
+        load_folder(str(classifier_folder)).fill_mask("the [MASK]")
 
 
 def test_vectors_do_not_depend_on_the_company(encoder_folder: Path, classifier_folder: Path) -> None:
     texts = ["the cat", "a dog sat on the mat .", "", "the cat sat"]
-    for model in (load(str(encoder_folder)), load(str(classifier_folder))):
+    for model in (load_folder(str(encoder_folder)), load_folder(str(classifier_folder))):
         together = model.embed(texts, batch_size=2)
         assert together.shape == (4, 16) and together.dtype == np.float32
         np.testing.assert_allclose(together, np.concatenate([model.embed([text]) for text in texts]), atol=1e-5)
 
 
 def test_attentions_name_the_tokens_and_sum_to_one(encoder_folder: Path) -> None:
-    attentions = load(str(encoder_folder)).attentions("The cats", "a Café")
+    attentions = load_folder(str(encoder_folder)).attentions("The cats", "a Café")
     assert attentions.tokens == ("[CLS]", "the", "cat", "##s", "[SEP]", "a", "cafe", "[SEP]")
     assert attentions.probabilities.shape == (2, 2, 8, 8)
     np.testing.assert_allclose(attentions.probabilities.sum(-1), 1, atol=1e-5)
 
 
 def test_each_part_of_attention_follows_from_those_before_it(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder), device="cpu")
+    model = load_folder(str(encoder_folder), device="cpu")
     seen = model.inside("The cats", "a Café")
     query, key, value, scores = seen.query, seen.key, seen.value, seen.scores
     assert query is not None and key is not None and value is not None and scores is not None
@@ -79,7 +79,7 @@ def test_each_part_of_attention_follows_from_those_before_it(encoder_folder: Pat
 
 
 def test_a_word_has_the_mean_vector_of_its_tokens_at_each_place(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder), device="cpu")
+    model = load_folder(str(encoder_folder), device="cpu")
     found = model.word_vectors("cats and Cats sat: the cats", "cats")
     states = model.inside("cats and Cats sat: the cats").hidden_states
     assert found.tokens == ("cat", "##s") and found.starts == (0, 23)
@@ -93,7 +93,7 @@ def test_a_word_has_the_mean_vector_of_its_tokens_at_each_place(encoder_folder: 
 
 
 def test_the_same_tokens_are_seen_by_all_that_look_inside(encoder_folder: Path) -> None:
-    model, text = load(str(encoder_folder), device="cpu"), "[MASK] cats sat [MASK] the cats"
+    model, text = load_folder(str(encoder_folder), device="cpu"), "[MASK] cats sat [MASK] the cats"
     inside = model.inside(text)
     assert inside.tokens == ("[CLS]", "[MASK]", "cat", "##s", "sat", "[MASK]", "the", "cat", "##s", "[SEP]")
     assert [model.tokenizer.vocab[index] for index in inside.ids] == [*inside.tokens]
@@ -107,7 +107,7 @@ def test_the_same_tokens_are_seen_by_all_that_look_inside(encoder_folder: Path) 
 
 @pytest.mark.parametrize("mask", ["<mask>", "<m>", "<blank-token>"])
 def test_a_mask_of_another_spelling_moves_no_word(encoder_folder: Path, mask: str) -> None:
-    other, model = load(str(encoder_folder), device="cpu"), load(str(encoder_folder), device="cpu")
+    other, model = load_folder(str(encoder_folder), device="cpu"), load_folder(str(encoder_folder), device="cpu")
     content = model.tokenizer.backend.to_str().replace("[MASK]", mask)
     other.tokenizer = Tokenizer(OtherTokenizer(content=content, special_tokens=(*SPECIAL_TOKENS[:-1], mask)))
     for text, word in (("[MASK] cat [MASK] dog", "dog"), ("a [MASK] cat", "[MASK] cat"), ("a cat [MASK]", "cat")):
@@ -119,7 +119,7 @@ def test_a_mask_of_another_spelling_moves_no_word(encoder_folder: Path, mask: st
 
 
 def test_similar_words_are_the_nearest_input_embeddings(encoder_folder: Path) -> None:
-    model = load(str(encoder_folder), device="cpu")
+    model = load_folder(str(encoder_folder), device="cpu")
     table = model.encoder.word_embeddings.detach().numpy()
     table = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     vocab = model.tokenizer.vocab
@@ -135,7 +135,7 @@ def test_similar_words_are_the_nearest_input_embeddings(encoder_folder: Path) ->
 
 
 def test_the_probability_of_the_next_sentence_is_that_of_class_0(encoder_folder: Path, classifier_folder: Path) -> None:
-    model = load(str(encoder_folder), device="cpu")
+    model = load_folder(str(encoder_folder), device="cpu")
     raw = load_pretraining_model(encoder_folder).eval()
     ids, types = torch.tensor([[2, 5, 3, 5, 3]]), torch.tensor([[0, 0, 0, 1, 1]])
     expected = raw.forward_everywhere(ids, types).nsp_logits
@@ -146,16 +146,16 @@ def test_the_probability_of_the_next_sentence_is_that_of_class_0(encoder_folder:
             model.next_sentence(*texts)
     assert model.inside("").tokens == ("[CLS]", "[SEP]")
     with pytest.raises(ArtifactError, match="no next sentence head"):
-        load(str(classifier_folder)).next_sentence("the", "the")
+        load_folder(str(classifier_folder)).next_sentence("the", "the")
 
 
 def test_a_folder_that_is_none_and_a_device_that_is_not_there_are_named(encoder_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
-        load(str(tmp_path / "nowhere"))
+        load_folder(str(tmp_path / "nowhere"))
     with pytest.raises(ArtifactError, match=r"model\.safetensors"):
-        load(str(tmp_path))
+        load_folder(str(tmp_path))
     with pytest.raises(MachineError, match="cannot be used here"):
-        load(str(encoder_folder), device="abacus")
+        load_folder(str(encoder_folder), device="abacus")
 
 
 Open = Callable[[str], tuple[Finished, LoadedModel]]
@@ -336,7 +336,7 @@ def test_iterators_are_read_as_lists_and_what_is_no_text_is_named(open_task: Ope
 
 @pytest.mark.parametrize("value", NO_TEXTS)
 def test_no_method_of_an_encoder_reads_what_is_no_text(encoder_folder: Path, value: Any) -> None:
-    model = load(str(encoder_folder), device="cpu")
+    model = load_folder(str(encoder_folder), device="cpu")
     calls: list[Callable[[], Any]] = [
         *(partial(read, value) for read in (model.fill_mask, model.attentions, model.token_vectors, model.embed)),
         *(partial(read, value) for read in (model.inside, model.similar_words)),
@@ -352,7 +352,7 @@ def test_no_method_of_an_encoder_reads_what_is_no_text(encoder_folder: Path, val
 
 
 def test_a_file_and_a_generator_are_searched_and_embedded(encoder_folder: Path, tmp_path: Path) -> None:
-    model = load(str(encoder_folder), device="cpu")
+    model = load_folder(str(encoder_folder), device="cpu")
     (tmp_path / "lines.txt").write_text("the cat\na dog\n")
     with (tmp_path / "lines.txt").open() as lines:
         assert np.array_equal(model.embed(lines), model.embed(["the cat\n", "a dog\n"]))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import finetuning_inputs
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
-from bertline.inference.loading import load
+from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, Predicting, predict_file
 from bertline.inference.pyfunc import ServedModel, ServingSettings
@@ -200,7 +200,7 @@ def test_impossible_outputs_are_refused(model: LoadedModel, encoder_folder: Path
     with pytest.raises(MachineError, match="cannot be written"):
         predict_file(model, source, source / "out.jsonl")
     with pytest.raises(ArtifactError, match="cannot classify"):
-        predict_file(load(str(encoder_folder)), source, tmp_path / "out.jsonl")
+        predict_file(load_folder(str(encoder_folder)), source, tmp_path / "out.jsonl")
     write(tmp_path / "in.jsonl", [{"text": "a"}])
     with pytest.raises(DataError, match="is the input itself"):
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "in.jsonl")

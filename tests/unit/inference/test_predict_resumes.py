@@ -12,7 +12,7 @@ import pytest
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import lock_file
 from bertline.inference import row_files
-from bertline.inference.loading import load
+from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import Predicting, predict_file
 
@@ -28,7 +28,7 @@ class Killed(BaseException):
 @pytest.fixture
 def model(classifier_folder: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedModel:
     monkeypatch.setattr(row_files, "_ROWS_TOGETHER", 2)
-    return load(str(classifier_folder), device="cpu")
+    return load_folder(str(classifier_folder), device="cpu")
 
 
 @pytest.fixture

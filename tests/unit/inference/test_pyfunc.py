@@ -23,7 +23,7 @@ import bertline
 import tiny
 from bertline.inference import pyfunc
 from bertline.inference.model import LoadedModel
-from bertline.inference.predict import TextVectors
+from bertline.inference.predict import VectorPredictor
 from bertline.tracking.mlmodel import write_mlmodel
 from finished_tasks import KINDS, TOKENS, texts
 
@@ -98,7 +98,7 @@ def expected(model: LoadedModel, rows: list[Row]) -> list[Row]:
     if model.kind == "retrieval":
         hits = [model.predict([row["query"]], row["documents"])[0] for row in rows]
         return [{"document_ids": [str(h.number) for h in of], "scores": [h.score for h in of]} for of in hits]
-    return (model.task or TextVectors(model)).file_outputs(*inputs)
+    return (model.task or VectorPredictor(model)).file_outputs(*inputs)
 
 
 def assert_close(found: list[Row], wanted: list[Row]) -> None:

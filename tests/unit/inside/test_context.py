@@ -19,10 +19,10 @@ import yaml
 import tiny
 from bertline.cli.inside import context as run
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError, MachineError
-from bertline.inference.loading import load
+from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
 from bertline.inside import context
-from bertline.inside.context import Table
+from bertline.inside.context import MeasuredTable
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -42,7 +42,7 @@ def reader_of_neighbour(tmp_path_factory: pytest.TempPathFactory) -> Callable[[i
         sizes = {"hidden_size": SIZE, "num_hidden_layers": 1, "num_attention_heads": 1}
         folder = tmp_path_factory.mktemp("planted")
         tiny.write_encoder(folder, heads=True, words=WORDS, max_position_embeddings=POSITIONS, **sizes)
-        model = load(str(folder), device="cpu")
+        model = load_folder(str(folder), device="cpu")
         pairs = torch.zeros(SIZE // 2, SIZE)
         pairs[torch.arange(SIZE // 2), ::2] = torch.eye(SIZE // 2)
         pairs[torch.arange(SIZE // 2), 1::2] = -torch.eye(SIZE // 2)
@@ -69,10 +69,10 @@ def reader_of_neighbour(tmp_path_factory: pytest.TempPathFactory) -> Callable[[i
 @pytest.fixture
 def random_model(tmp_path: Path) -> LoadedModel:
     folder = tiny.write_encoder(tmp_path / "random", heads=True, words=(*WORDS, "##s", "."), initializer_range=0.5)
-    return load(str(folder), device="cpu")
+    return load_folder(str(folder), device="cpu")
 
 
-def by(measured: Table, key: str) -> dict[str, dict[str, Any]]:
+def by(measured: MeasuredTable, key: str) -> dict[str, dict[str, Any]]:
     json.dumps(measured, allow_nan=False)  # as it is kept: Python's own numbers, none missing
     return {str(row[key]): row for row in measured.rows}
 
@@ -199,7 +199,7 @@ def test_vectors_of_places_are_those_of_word_vectors_and_of_the_window_around_a_
 
 
 def test_a_batch_keeps_no_more_in_memory_than_one_row_of_512_tokens(tmp_path: Path, monkeypatch) -> None:
-    model = load(str(tiny.write_encoder(tmp_path, words=WORDS, max_position_embeddings=512)), device="cpu")
+    model = load_folder(str(tiny.write_encoder(tmp_path, words=WORDS, max_position_embeddings=512)), device="cpu")
     encoder, shapes = type(model.encoder), []
     in_detail = encoder.forward_in_detail
     monkeypatch.setattr(encoder, "forward_in_detail", lambda *all: (shapes.append(all[1].shape), in_detail(*all))[1])
@@ -351,7 +351,7 @@ def test_the_simple_method_that_was_best_on_the_first_half_is_compared(follower:
 
 
 def test_what_a_model_without_heads_cannot_do_is_said(tmp_path: Path) -> None:
-    model = load(str(tiny.write_encoder(tmp_path)), device="cpu")
+    model = load_folder(str(tiny.write_encoder(tmp_path)), device="cpu")
     with pytest.raises(ArtifactError, match="no masked language model head"):
         context.blanks(model, [["word1 word2"] * 30])
     with pytest.raises(ArtifactError, match="no next sentence head"):
@@ -360,15 +360,15 @@ def test_what_a_model_without_heads_cannot_do_is_said(tmp_path: Path) -> None:
 
 def test_an_interval_knows_that_values_of_a_group_are_not_independent() -> None:
     values = np.random.default_rng(1).normal(size=400)
-    low, high = context.interval(values, np.arange(400).astype(str))
+    low, high = context.bootstrapped(values, np.arange(400).astype(str))
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
-    low, high = context.interval(np.repeat(values[:40], 10), np.repeat(np.arange(40), 10).astype(str))
+    low, high = context.bootstrapped(np.repeat(values[:40], 10), np.repeat(np.arange(40), 10).astype(str))
     assert high - low == pytest.approx(2 * 1.96 * values[:40].std() / np.sqrt(40), rel=0.15)
     # Each with each: a value is the sum of what its two groups have, and its mean varies as that of 2 * 40 such.
     pairs = np.array([*itertools.permutations(range(40), 2)])
-    low, high = context.interval(values[pairs].sum(1), pairs)
+    low, high = context.bootstrapped(values[pairs].sum(1), pairs)
     assert high - low == pytest.approx(2 * 1.96 * 2 * values[:40].std() / np.sqrt(40), rel=0.15)
-    assert context.interval(values[:90], np.repeat(np.arange(9), 10)) is None  # nine groups are too few
+    assert context.bootstrapped(values[:90], np.repeat(np.arange(9), 10)) is None  # nine groups are too few
 
 
 def write_wic(folder: Path, *lines: str, gold: str = "T\nF\n") -> Path:
@@ -412,7 +412,7 @@ def test_files_of_wic_are_found_by_the_end_of_their_names(tmp_path: Path) -> Non
     (tmp_path / "folder.data.txt").mkdir()
     (tmp_path / "latin.data.txt").write_bytes(b"caf\xe9")
     for name in ("missing", "folder", "latin"):
-        with pytest.raises(DataError, match=rf"{name}\.data\.txt cannot be read as UTF-8 text"):
+        with pytest.raises(DataError, match=rf"{name}\.data\.txt(:1)? is not (a file|text in utf-8)"):
             context.read_wic(tmp_path / f"{name}.data.txt")
 
 
@@ -423,7 +423,7 @@ def test_lines_of_a_wrapped_paragraph_are_joined_and_others_are_not(tmp_path: Pa
     assert context.read_text([path]) == [["The bank of the river.", "It is steep.", "A bank of money."]]
     path.write_text("\nThe bank\nThe river. It\n\n")
     assert context.read_text([path]) == [["The bank", "The river.", "It"]]
-    with pytest.raises(DataError, match="cannot be read as UTF-8 text, and is no folder of a corpus"):
+    with pytest.raises(DataError, match="is not a file"):
         context.read_text([tmp_path])
 
 

@@ -17,7 +17,7 @@ from bertline.cli.inside import heads
 from bertline.encoders.head_measures import ALL, OFFSETS, AttentionParser, Treebank, halves, head_hits, offset_hits
 from bertline.encoders.loading import load_encoder
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
-from bertline.inference.loading import load
+from bertline.inference.loading import load_folder
 from bertline.inside.heads import (
     ablate_classifier,
     ablate_language_model,
@@ -180,7 +180,7 @@ def test_a_wrapped_family_is_measured_and_keeps_its_heads(tmp_path, dev):
     config = transformers.ElectraConfig(vocab_size=size, embedding_size=12, **sizes)
     transformers.ElectraModel(config).save_pretrained(tmp_path / "electra")
     tiny.write_vocabulary(tmp_path / "electra", planted_heads.WORDS)
-    model = load(str(tmp_path / "electra"), device="cpu")
+    model = load_folder(str(tmp_path / "electra"), device="cpu")
     assert np.shape(measure_heads(model, dev, min_examples=50)["relations"]["obj"]["grid"]) == (3, 4)
     with pytest.raises(ArtifactError, match="heads can be .* BERT's layers alone"), without_head(model.encoder, 0, 0):
         pass
@@ -208,7 +208,7 @@ def test_without_a_head_a_layer_computes_as_if_that_head_said_nothing_and_has_it
 
 
 def test_the_loss_of_masked_tokens_changes_with_a_head_but_not_with_one_that_says_nothing(folder, dev):
-    model = load(str(folder), device="cpu")
+    model = load_folder(str(folder), device="cpu")
     silenced = model.encoder.layers[0]
     with torch.no_grad():  # the values of head 1-3 are zero
         silenced.query_key_value.weight[64 + 16 : 64 + 24] = 0
@@ -225,7 +225,9 @@ def test_the_loss_of_masked_tokens_changes_with_a_head_but_not_with_one_that_say
 
 def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
     words = planted_heads.WORDS
-    task = load(str(tiny.write_classifier(tmp_path / "task", ("a", "b"), seed=4, words=words, **SIZES)), device="cpu")
+    task = load_folder(
+        str(tiny.write_classifier(tmp_path / "task", ("a", "b"), seed=4, words=words, **SIZES)), device="cpu"
+    )
     texts = [f"filler{number} verb filler{number * 7 % 9} which" for number in range(9)] * 3
     labels = [one.label for one in task.predict(texts)]
     rows = tmp_path / "rows.csv"
@@ -242,7 +244,7 @@ def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
     with pytest.raises(DataError, match=r"nowhere\.csv cannot be read"):
         ablate_classifier(task, tmp_path / "nowhere.csv", 20)
     with pytest.raises(ArtifactError, match="is no classifier"):
-        ablate_classifier(load(str(folder), device="cpu"), rows, 20)
+        ablate_classifier(load_folder(str(folder), device="cpu"), rows, 20)
     with pytest.raises(ArtifactError, match="no masked language model head"):
         ablate_language_model(task, [], 20)
 

@@ -26,7 +26,7 @@ from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import read_json, write_json
 from bertline.inference.model import LoadedModel
 from bertline.inside import look as module
-from bertline.inside.look import facts_of, look, packed
+from bertline.inside.look import facts_of, look_page, packed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -74,7 +74,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def test_the_numbers_of_the_page_are_those_of_the_model(model: LoadedModel) -> None:
-    html, left_out = look([model], TEXT, PAIR)
+    html, left_out = look_page([model], TEXT, PAIR)
     ((facts,), (text,)) = in_page(html)[0]["models"], in_page(html)[1]
     arrays, inside = unpacked(facts, text), model.inside(TEXT.replace("___", "[MASK]"), PAIR)
     assert left_out == [] and facts["tokens"] == list(inside.tokens) and facts["segments"] == list(inside.segments)
@@ -134,7 +134,7 @@ def test_scripts_and_styles_are_on_the_page_as_they_are(model, monkeypatch) -> N
         return source + f"{name}: {added}" * (not name.endswith(".html")), *rest
 
     monkeypatch.setattr(jinja2.PackageLoader, "get_source", longer)
-    html = look([model], "the cat")[0]
+    html = look_page([model], "the cat")[0]
     for name in ("style.css", "look.css", "look.js"):
         assert f"{name}: {added}" in html
 
@@ -158,9 +158,9 @@ def test_what_a_long_text_attends_to_beyond_the_page_is_its_last_column(model, m
     assert facts.tokens == [*inside.tokens[:6], "(3 more)"]
     assert "query" not in facts.arrays and "queries, keys and values of 9 tokens" in facts.missing["vectors"]
     assert [sentence for sentence in facts.left_out if "first 6 are shown" in sentence]
-    html, left_out = look([model], TEXT)
+    html, left_out = look_page([model], TEXT)
     assert left_out == [f"{facts.name}: {sentence}" for sentence in facts.left_out]
-    assert "· 9 tokens, 6 shown<" in html and "· 4 tokens<" in look([model], "the cat")[0]
+    assert "· 9 tokens, 6 shown<" in html and "· 4 tokens<" in look_page([model], "the cat")[0]
 
 
 def test_what_is_beyond_the_page_is_of_neither_text_and_its_blank_is_filled(model, monkeypatch) -> None:
@@ -187,14 +187,14 @@ def test_the_page_of_a_large_model_keeps_to_its_size(model, shape: tuple[int, ..
     arrays |= {"similarity": random.uniform(-1, 1, (num_layers + 1, num_tokens, num_tokens)).astype(np.float32)}
     layout, text = packed(arrays)
     assert not set(text) & set("&<>")
-    around = len(look([model], "the cat")[0].encode()) - len(in_page(look([model], "the cat")[0])[1][0])
+    around = len(look_page([model], "the cat")[0].encode()) - len(in_page(look_page([model], "the cat")[0])[1][0])
     guesses = 12 * 4 * (num_layers + 1) * num_tokens
     assert len(text) + len(json.dumps(layout)) + around + guesses < most
     assert np.square(arrays["query"]).mean() ** 0.5 / max(layout["arrays"]["query"]["steps"]) > 4
 
 
 def test_any_text_and_any_token_are_harmless_and_right(model: LoadedModel) -> None:
-    html = look([model], HARMFUL, "</title><script>alert(2)</script>")[0]
+    html = look_page([model], HARMFUL, "</title><script>alert(2)</script>")[0]
     assert len(re.findall("<script", html)) == len(re.findall("</script", html)) == 3
     assert "<img" not in html and unescape(re.search(r"<bdi>(.*?)</bdi>", html)[1]) == HARMFUL
     assert in_page(html)[0]["models"][0]["tokens"] == list(
@@ -216,14 +216,14 @@ def test_any_text_and_any_token_are_harmless_and_right(model: LoadedModel) -> No
 )
 def test_a_text_that_cannot_be_read_is_refused_in_a_sentence(model, text: str, pair: str | None, sentence: str) -> None:
     with pytest.raises(DataError) as refused:
-        look([model], text, pair)
+        look_page([model], text, pair)
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_tokenizer_that_puts_nothing_between_two_texts_takes_no_pair(model, monkeypatch) -> None:
     monkeypatch.setattr(model.tokenizer, "pair", model.tokenizer.single)
     with pytest.raises(DataError, match="reads no two texts: .* Leave --pair out"):
-        look([model], "the cat", "the mat")
+        look_page([model], "the cat", "the mat")
 
 
 @pytest.mark.parametrize(
@@ -258,9 +258,9 @@ def test_a_wrapped_family_shows_its_attention_and_says_why_there_is_no_more(tmp_
 
 
 def test_two_models_stand_side_by_side_and_different_tokens_are_explained(model, tmp_path: Path) -> None:
-    same, other = look([model, model], TEXT)[0], tiny.write_encoder(tmp_path, words=("the", "c", "##at"))
+    same, other = look_page([model, model], TEXT)[0], tiny.write_encoder(tmp_path, words=("the", "c", "##at"))
     assert len(in_page(same)[1]) == 2 and "different vocabularies" not in same
-    html = look([model, bertline.load(str(other), device="cpu")], "the cat")[0]
+    html = look_page([model, bertline.load(str(other), device="cpu")], "the cat")[0]
     assert "different vocabularies (19 and 8 tokens)" in html
     assert [one["tokens"] for one in in_page(html)[0]["models"]] == [
         ["[CLS]", "the", "cat", "[SEP]"],
@@ -271,7 +271,7 @@ def test_two_models_stand_side_by_side_and_different_tokens_are_explained(model,
 def test_models_of_the_same_name_are_told_apart_by_more_of_their_paths(model: LoadedModel) -> None:
     def names(*paths: str) -> list[str]:
         loaded = [LoadedModel(model.model, model.tokenizer, max_length=64, task=None, name=path) for path in paths]
-        return [one["name"] for one in in_page(look(loaded, "the cat")[0])[0]["models"]]
+        return [one["name"] for one in in_page(look_page(loaded, "the cat")[0])[0]["models"]]
 
     assert names("/x/artifacts/pretrain", "/y/artifacts/pretrain") == ["x/artifacts/pretrain", "y/artifacts/pretrain"]
     assert names("/x/a/b/c", "/y/a/b/c/") == ["x/a/b/c", "y/a/b/c"]
