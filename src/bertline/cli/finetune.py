@@ -377,9 +377,9 @@ def fit(
             result = fine_tuned(composed)
         except BertlineError as error:
             raise type(error)(_in_pythons_terms(str(error).replace(f"{folder}/", ""), tables)) from error
-    from bertline.inference.loading import load  # loads torch
+    from bertline.inference.loading import load_folder  # loads torch
 
-    model = load(result["export"])
+    model = load_folder(result["export"])
     model.result = result
     return model
 
