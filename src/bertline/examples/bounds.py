@@ -10,6 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import accumulate
 
 import numpy as np
@@ -17,16 +18,11 @@ import numpy as np
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import warn
 from bertline.tokenization.vocabulary import UNK
 
 _LENGTHS = (16, 32, 64, 128, 256, 512)
-_CHARACTERS_A_TOKEN = 3.0  # of a vocabulary of a few thousand; a larger one has fewer tokens
-_SPECIAL_TOKENS = 3
 # Chinese, Japanese and Korean characters are tokens of their own, or nearly.
 _OWN_TOKENS = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-_TEXT_IN_WHOLE_SENTENCES = 0.9
-_TEXT_IN_WHOLE_DOCUMENTS = 0.75
 
 
 def suited_lengths(documents: Sequence[Sequence[str]], *, longest: int) -> tuple[int, int]:
@@ -42,26 +38,24 @@ def suited_lengths(documents: Sequence[Sequence[str]], *, longest: int) -> tuple
     >>> suited_lengths([letter * 50 for letter in letters], longest=256)
     (32, 256)
     """
-    sentences = [_num_tokens(sentence) for document in documents for sentence in document]
-    whole = [sum(map(_num_tokens, document)) for document in documents]
-    pair = 2 * _holding(sentences, _TEXT_IN_WHOLE_SENTENCES) + _SPECIAL_TOKENS
-    short = _at_least(pair, longest)
-    return short, max(short, _at_least(_holding(whole, _TEXT_IN_WHOLE_DOCUMENTS) + _SPECIAL_TOKENS, longest))
+    documents_in_tokens = [[_num_tokens(sentence) for sentence in document] for document in documents]
+    pairs = [2 * tokens for document in documents_in_tokens for tokens in document]
+    short = _length_holding(pairs, 0.9, longest)
+    return short, max(short, _length_holding(list(map(sum, documents_in_tokens)), 0.75, longest))
 
 
 def _num_tokens(text: str) -> int:
-    own = 0 if text.isascii() else len(_OWN_TOKENS.findall(text))
-    return own + math.ceil((len(text) - own) / _CHARACTERS_A_TOKEN)
+    """Return about how many tokens of a vocabulary of a few thousand a text has; of a larger one it has fewer."""
+    own = len(_OWN_TOKENS.findall(text))
+    return own + math.ceil((len(text) - own) / 3)
 
 
-def _holding(sizes: list[int], share: float) -> int:
-    """Return the size up to which parts hold a share of the text."""
+def _length_holding(sizes: list[int], share: float, longest: int) -> int:
+    """Return the sequence length that wholly holds the parts, in tokens, which a share of the text is in."""
     sizes = sorted(sizes)
-    return sizes[bisect_left(list(accumulate(sizes)), share * sum(sizes))] if sizes else 0
-
-
-def _at_least(tokens: int, longest: int) -> int:
-    return min(longest, next((length for length in _LENGTHS if length >= tokens), _LENGTHS[-1]))
+    largest = sizes[bisect_left(list(accumulate(sizes)), share * sum(sizes))] if sizes else 0
+    with_special = largest + 3  # [CLS] and two [SEP]
+    return min(longest, next((length for length in _LENGTHS if length >= with_special), _LENGTHS[-1]))
 
 
 FIGURES = (
@@ -70,9 +64,7 @@ FIGURES = (
 )  # fmt: skip
 FEWEST_JUDGED = 1000  # train sequences, below which the shares say nothing
 RARE_BELOW = 10  # occurrences in the train sequences below which a token is rare: its embedding is hardly trained
-_MOST_DIGESTS = 1 << 23
 _MOST_PAIRS = 1 << 20  # that the surface is judged by
-_MUCH_UNKNOWN, _MUCH_TOLD = 0.02, 0.65  # above these there is a warning
 
 
 def figures_of(
@@ -92,8 +84,7 @@ def figures_of(
     """
     special = store.manifest["special_ids"]
     of_words, unknown = np.delete(token_counts, list(special.values())), int(token_counts[special[UNK]])
-    cut = counts["truncated_tokens"]
-    text = store.manifest["corpus"]["train"]
+    cut, text = counts["truncated_tokens"], store.manifest["corpus"]["train"]
     surface = surface_accuracy(store, vocab) if store.num_segments == 2 else None
     return {
         "duplicate_share": duplicate_share(digests),
@@ -107,23 +98,9 @@ def figures_of(
 
 
 def duplicate_share(digests_of_shards: Iterable[Array]) -> float:
-    """Return the fraction of sequences that are equal to an earlier one, token by token, from `digests_of` shards.
-
-    Of very many sequences a sample is judged, drawn by their hashes, so that equal ones are in it together.
-    """
-    digests: list[Array] = []
-    mask, num_kept = np.uint64(0), 0
-    for batch in digests_of_shards:
-        digests.append(batch[(batch & mask) == 0])
-        num_kept += len(digests[-1])
-        while num_kept > _MOST_DIGESTS:
-            mask = (mask << np.uint64(1)) | np.uint64(1)
-            digests = [each[(each & mask) == 0] for each in digests]
-            num_kept = sum(map(len, digests))
-    if not num_kept:
-        return 0.0
-    ordered = np.sort(np.concatenate(digests))  # a hundred times as fast as `np.unique`, which hashes
-    return 1 - (1 + np.count_nonzero(ordered[1:] != ordered[:-1])) / num_kept
+    """Return the fraction of sequences that are equal to an earlier one, token by token, from `digests_of` shards."""
+    ordered = np.sort(np.concatenate([*digests_of_shards]))  # a hundred times as fast as `np.unique`, which hashes
+    return 1 - (1 + np.count_nonzero(ordered[1:] != ordered[:-1])) / len(ordered)
 
 
 def digests_of(ids: Array, rows: Array) -> Array:
@@ -180,35 +157,31 @@ def refuse_outside(config: ExamplesConfig, length: int, facts: Mapping[str, floa
     """
     if facts["examples"] < FEWEST_JUDGED:
         return
-    unknown, told = max(facts["unknown_share"], facts["unknown_character_share"]), facts.get("surface_accuracy", 0)
     share = config.random_next_prob
     figures = {
         "max_duplicate_share": 0 if isinstance(config.masking, StaticMaskingConfig) else facts["duplicate_share"],
         "min_fill": facts["fill"],
         "max_truncated_share": facts["truncated_share"],
-        "max_unknown_share": unknown,
-        "max_surface_accuracy": told,
+        "max_unknown_share": max(facts["unknown_share"], facts["unknown_character_share"]),
+        "max_surface_accuracy": facts.get("surface_accuracy", 0),
         "max_rare_share": facts["rare_share"],
         "max_random_next_error": abs(facts["random_next_share"] - share) if share else 0,
     }
-    broken = []
-    for name, figure in figures.items():
-        bound = getattr(config.bounds, name)
-        if bound is not None and (figure < bound if name == "min_fill" else figure > bound):
-            text = _OUTSIDE[name].format(**facts, random_next_prob=share, rare_below=RARE_BELOW)
-            broken.append(f"  - {text} ({name} {bound}).")
+    bounds = {name: bound for name, bound in asdict(config.bounds).items() if bound is not None}
+    broken = [
+        f"  - {_OUTSIDE[name].format(**facts, random_next_prob=share, rare_below=RARE_BELOW)} ({name} {bound})."
+        for name, bound in bounds.items()
+        if (figures[name] < bound if name == "min_fill" else figures[name] > bound)
+    ]
     if broken:
         raise DataError(
             f"The {facts['examples']:,} train sequences of {length} tokens are outside of examples.bounds:\n"
             + "\n".join(broken)
             + "\nA bound of null allows everything, such as examples.bounds.min_fill=null."
         )
-    if unknown > _MUCH_UNKNOWN:
-        warn(_OUTSIDE["max_unknown_share"].format(**facts))
-    if told > _MUCH_TOLD:
-        warn(f"of the train pairs of {length} tokens, {_OUTSIDE['max_surface_accuracy'].format(**facts)}")
 
 
+# What a figure outside of each bound means, and what to do.
 _OUTSIDE = {
     "max_duplicate_share": "{duplicate_share:.1%} of them repeat an earlier one: they are learned by heart. Remove "
     "what recurs in the text (corpus.deduplicate, corpus.near_duplicates.threshold)",
@@ -230,4 +203,3 @@ _OUTSIDE = {
     "documents (corpus.document), lower examples.lengths, or learn without pairs (examples=full_sentences "
     "objective=mlm)",
 }
-"""What a figure outside of each bound means, and what to do."""

@@ -87,13 +87,11 @@ def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(t
     assert surface_accuracy(store, vocab) is None, "where all pairs are of one kind"  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("most", [1 << 23, 500])
-def test_duplicates_are_counted_exactly_or_estimated_from_a_sample_by_hash(monkeypatch, most) -> None:
-    monkeypatch.setattr(bounds, "_MOST_DIGESTS", most)
+def test_duplicates_are_counted() -> None:
     rows = [[7, number // 256, number % 256] for number in range(3000)]
     repeated = [*rows, *rows[:1000], [7, 1], [7, 1, 0]]  # the beginning of another one is not equal to it
     share = duplicate_share(digests_of(*shard) for shard in Sequences(repeated).shards)
-    assert share == pytest.approx(1001 / 4002, abs=1e-9 if most > 4002 else 0.1)
+    assert share == pytest.approx(1001 / 4002)
 
 
 def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(build, config, tmp_path, monkeypatch) -> None:
