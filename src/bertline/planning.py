@@ -20,12 +20,12 @@ from bertline.config import PipelineConfig
 from bertline.corpus.files import COMPRESSED_SUFFIXES, find_files
 from bertline.corpus.registry import CorpusConfig, key_of, readers_of
 from bertline.examples.masking import max_targets
-from bertline.examples.store import FORMAT_VERSION, KIND
+from bertline.examples.store import read_examples_manifest
 from bertline.foundation.checked import Checked, PositiveInt, above, at_least, below
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import read_json
 from bertline.foundation.formats import rough_duration, three_digits
-from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
+from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.parallel import processor_name
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.config import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
@@ -406,7 +406,7 @@ def text_size(corpus: CorpusConfig, changed: Set[str]) -> TextSize:
     """
     examples, headline = ARTIFACTS / "examples", METRICS / "corpus.json"
     if changed.isdisjoint(_MADE_OF) and (examples / MANIFEST_NAME).exists():
-        manifest = read_manifest(examples, kind=KIND, format_version=FORMAT_VERSION)
+        manifest = read_examples_manifest(examples)
         copies = manifest["dupe_factor"]  # of every pair, in one epoch
         counts = {int(length): facts["train"] for length, facts in manifest["lengths"].items()}
         lengths = {length: (one["examples"] / copies, one["tokens"] / copies) for length, one in counts.items()}

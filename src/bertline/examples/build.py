@@ -23,8 +23,6 @@ from bertline.examples.encoding import COUNTED, EncodedCorpus, encode_file
 from bertline.examples.generation import assemble, blocks_of_documents, generate_pairs
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
 from bertline.examples.store import (
-    FORMAT_VERSION,
-    KIND,
     Array,
     ExampleStore,
     layout_of,
@@ -34,13 +32,14 @@ from bertline.examples.store import (
     special_ids_of,
     split_folder,
     token_counts,
+    write_examples_manifest,
     write_shard,
 )
 from bertline.foundation.engine import Counts, Engine, shard_folder
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_atomically
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.foundation.manifests import versions_of, write_manifest
+from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
 from bertline.foundation.validation import to_mapping
@@ -182,7 +181,7 @@ def build_examples(
         for length in config.lengths:
             _finish_length(length, manifest, tokenizer, work, folder)
             refuse_outside(config, length, manifest["lengths"][str(length)]["train"])
-        write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=manifest)
+        write_examples_manifest(folder, manifest)
     return _headline(manifest)
 
 

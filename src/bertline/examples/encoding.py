@@ -74,7 +74,7 @@ class EncodedShard(NamedTuple):
         }
 
 
-class Place(NamedTuple):
+class DocumentPlace(NamedTuple):
     """Where the sentences of a document are."""
 
     starts: memoryview
@@ -115,12 +115,12 @@ class EncodedCorpus:
             self._opened[number] = EncodedShard.open(shard) if isinstance(shard, Path) else shard
         return self._opened[number]
 
-    def place(self, document: int) -> Place:
+    def place(self, document: int) -> DocumentPlace:
         """Return where the sentences of a document are."""
         number = bisect_right(self.document_bounds, document) - 1
         shard = self.shard(number)
         starts, within = shard.document_starts.data, document - self.document_bounds[number]
-        return Place(shard.sentence_starts.data, starts[within], starts[within + 1], self.token_bounds[number])
+        return DocumentPlace(shard.sentence_starts.data, starts[within], starts[within + 1], self.token_bounds[number])
 
     def sentence_bounds(self, document: int) -> list[int]:
         """Return where the sentences of a document begin, and where the last one ends, among all tokens."""
@@ -170,7 +170,7 @@ class EncodedCorpus:
                 out[indices_of(places[chosen], lengths[chosen])] = tokens[sources]
 
 
-def shuffled(document: Document, *, together: int, seed: int) -> Document:
+def with_shuffled_sentences(document: Document, *, together: int, seed: int) -> Document:
     """Return the document with its sentences in random order, in runs that stay together; a pure function.
 
     Two segments of a sequence then come from anywhere in the document: they have its subject in common, and seldom the
@@ -203,7 +203,7 @@ def encode_file(path: Path, out: Path, *, tokenizer_folder: Path, config: Exampl
     in_sentence, tokens = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=token_id_dtype(tokenizer.vocab_size))]
     of_file = read_shard(path)
     if (together := config.shuffle_sentences) is not None:
-        of_file = (shuffled(document, together=together, seed=config.seed) for document in of_file)
+        of_file = (with_shuffled_sentences(document, together=together, seed=config.seed) for document in of_file)
     for documents in batches(of_file, size=lambda each: sum(map(len, each.sentences)), most=_BATCH_CHARACTERS):
         texts = [document.sentences for document in documents]
         # Where tokens have the space before them, all sentences but the first of a document do, as in its text.

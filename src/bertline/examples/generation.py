@@ -35,7 +35,7 @@ import numpy as np
 
 from bertline.corpus.document import Split
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.encoding import EncodedCorpus, Place
+from bertline.examples.encoding import DocumentPlace, EncodedCorpus
 from bertline.examples.store import Array, ExampleBlock
 from bertline.foundation.seeds import seed_for
 from bertline.tokenization.tokenizer import Layout
@@ -206,7 +206,7 @@ def _random_end(corpus: EncodedCorpus, document: int, rng: random.Random, num_to
     return Span(max(longest.start, longest.stop - num_tokens), longest.stop)
 
 
-def _random_sentence(corpus: EncodedCorpus, document: int, rng: random.Random) -> tuple[Place, int]:
+def _random_sentence(corpus: EncodedCorpus, document: int, rng: random.Random) -> tuple[DocumentPlace, int]:
     """Return where the sentences of a random other document are, of the same language if there is one, and one of them.
 
     The copies of a document are no others.

@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from bertline.corpus.document import Split
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.manifests import read_manifest
+from bertline.foundation.manifests import read_manifest, write_manifest
 from bertline.tokenization.tokenizer import Layout, Tokenizer
 from bertline.tokenization.vocabulary import CLS, PAD, SEP, SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     import datasets
 
-KIND = "examples"
-FORMAT_VERSION = 1
+_KIND = "examples"
+_FORMAT_VERSION = 1
 _BATCH_TOKENS = 1 << 22
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,7 @@ class ExampleStore:
             ArtifactError: The folder is not an examples artifact, has no examples of this length, or a shard cannot be
                 read.
         """
-        manifest = manifest or read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+        manifest = manifest or read_examples_manifest(folder)
         if str(length) not in manifest["lengths"]:
             raise ArtifactError(
                 f"{folder} has examples of {', '.join(manifest['lengths'])} tokens, none of {length}. "
@@ -156,6 +156,16 @@ class ExampleStore:
             lists = {name: pa.LargeListArray.from_arrays(ends, pa.array(each)) for name, each in columns.items()}
             tables.append(pa.table({**lists, "next_sentence_label": labels}))
         return datasets.Dataset(pa.concat_tables(tables))
+
+
+def read_examples_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of an examples artifact."""
+    return read_manifest(folder, kind=_KIND, format_version=_FORMAT_VERSION)
+
+
+def write_examples_manifest(folder: Path, content: dict[str, Any]) -> None:
+    """Write the manifest of an examples artifact."""
+    write_manifest(folder, kind=_KIND, format_version=_FORMAT_VERSION, content=content)
 
 
 def shard_files(number: int) -> tuple[str, str]:

@@ -18,7 +18,6 @@ from bertline.examples.packing import packed_batches, segments_apart
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import usable_cores
 from bertline.modeling.dropout import token_numbers
 from bertline.pretraining.objectives.base import Objective
@@ -27,7 +26,7 @@ from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker, starting_workers
 from bertline.training.progress import TrainingClock
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 _END = object()
 # Loader processes hand over tensors in shared memory, of which a container often has 64 MB for all of them: few steps
@@ -35,7 +34,7 @@ _END = object()
 _STEPS_AHEAD = 2
 _DTYPES = {"token_type_ids": np.uint8, "attention_mask": np.uint8, "position_ids": np.int16}
 
-COUNTS = ("targets", "sequences", "tokens", "pairs")
+STEP_COUNTS = ("targets", "sequences", "tokens", "pairs")
 """Each `num_NAME` of a step's share, which is summed over the ranks and the steps of an interval."""
 
 
@@ -179,7 +178,7 @@ class StepDataset(Dataset[StepBatch]):
         return parts[0] if len(parts) == 1 else {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
-def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, None]:
+def prefetched(items: Iterable[_Item], *, ahead: int) -> Generator[_Item, None, None]:
     """Yield the same items in the same order, with up to `ahead` (at least 1) of them fetched in advance by a thread.
 
     Receiving a batch from another process takes 1 to 2 ms, which overlap with the model's step here. An exception while
@@ -194,7 +193,7 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
         try:
             while (item := fetched.popleft().result()) is not _END:
                 fetched.append(thread.submit(next, source, _END))
-                yield cast(Item, item)
+                yield cast(_Item, item)
         finally:
             thread.shutdown(cancel_futures=True)
 
@@ -226,11 +225,6 @@ class StepLoader:
                 with self._clock.waiting():
                     batch = next(batches)
                 yield batch
-
-
-def read_examples_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of the examples artifact."""
-    return read_manifest(folder, kind="examples", format_version=1)
 
 
 def compacted(arrays: Mapping[str, Array]) -> dict[str, Tensor]:

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from bertline.examples.store import read_examples_manifest
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import warn
 from bertline.pretraining.config import HealthConfig
-from bertline.pretraining.data import COUNTS, StepBatch, read_examples_manifest
+from bertline.pretraining.data import STEP_COUNTS, StepBatch
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.base import Objective, means, means_of, weighted_loss
 from bertline.pretraining.plan import Plan, SkippedSequences
@@ -60,7 +61,7 @@ class IntervalSums:
 
     def clear(self) -> None:
         """Start the next interval."""
-        names = (*self._names, *COUNTS, *_STEP_SUMS, *(f"timed_{name}" for name in COUNTS))
+        names = (*self._names, *STEP_COUNTS, *_STEP_SUMS, *(f"timed_{name}" for name in STEP_COUNTS))
         self._before = dict.fromkeys(names, 0.0)
         self._step: Tensor | None = None
         self._steps: list[tuple[Tensor, dict[str, int]]] = []
@@ -73,7 +74,7 @@ class IntervalSums:
     def add_step(self, grad_norm: Tensor, batch: StepBatch) -> None:
         """Finish a step: add the counts of this rank's share, and the gradient norm, which is equal on all ranks."""
         assert self._step is not None  # a step has a micro-batch
-        counts = {name: int(batch[f"num_{name}"]) for name in COUNTS}  # type: ignore[literal-required]
+        counts = {name: int(batch[f"num_{name}"]) for name in STEP_COUNTS}  # type: ignore[literal-required]
         self._steps.append((torch.cat([self._step, grad_norm.detach().reshape(1)]), counts))
         self._step = None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bertline.encoders.loading import LanguageModel, load_encoder, load_model, save_model
+from bertline.examples.store import read_examples_manifest
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import folder_written_atomically, read_json_lines, sha256_of_file
 from bertline.foundation.manifests import MANIFEST_NAME, versions_of, write_manifest
@@ -21,7 +22,6 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import GENERATOR
 from bertline.modeling.huggingface import has_mlm_head, keep_pooler
 from bertline.pretraining.config import PretrainConfig, checkpoint_title
-from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.objectives import ObjectiveConfig
 from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer

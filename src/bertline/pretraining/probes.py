@@ -35,7 +35,7 @@ from bertline.tokenization.vocabulary import CONTINUATION, MASK
 from bertline.training.devices import Machine, evaluating, sum_over_ranks
 
 _BATCH_TOKENS = 8192
-KINDS = ("as_is", "bigram_shift", "odd_word")
+CORRUPTIONS = ("as_is", "bigram_shift", "odd_word")
 """How a sentence of the linear probe was corrupted."""
 # The paper's sentences have 5 to 28 words (arXiv 1805.01070, section 2).
 _FEWEST_WORDS, _MOST_WORDS = 5, 28
@@ -56,9 +56,9 @@ _INVERSE_REGULARISATION = 0.1
 
 _FEWEST_EXAMPLES = 20  # words with a relation in each half of the sentences, for its curve
 
-Word = tuple[int, ...]
+_Word = tuple[int, ...]
 """Token ids of a word's subwords."""
-Sentence = tuple[Word, ...]
+_Sentence = tuple[_Word, ...]
 
 
 class Probe(Protocol):
@@ -238,9 +238,9 @@ def mask_predictions_text(rows: Sequence[Mapping[str, Any]]) -> str:
 class ProbingSentences(NamedTuple):
     """Sentences and how each was corrupted, training sentences first."""
 
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[_Sentence, ...]
     kinds: Array
-    """[N] indices into `KINDS`; balanced, give or take one, both before and after `num_train`."""
+    """[N] indices into `CORRUPTIONS`; balanced, give or take one, both before and after `num_train`."""
     num_train: int
 
 
@@ -259,15 +259,15 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
     words = _Words(tokenizer)
     border = round(len(store) * _TRAIN_SHARE)
     wanted = round(max_sentences * _TRAIN_SHARE)
-    seen: set[Sentence] = set()
+    seen: set[_Sentence] = set()
     train = list(islice(_new_sentences(store, range(border), words, seen), wanted))
     test = list(islice(_new_sentences(store, range(border, len(store)), words, seen), max_sentences - wanted))
     alike = _alike_words([*train, *test], words, seed=store.manifest["seed"])
     parts = [[sentence for sentence in part if any(word in alike for word in sentence)] for part in (train, test)]
     rng = generator(store.manifest["seed"], "probing sentences")
-    numbered = [(number % len(KINDS), sentence) for part in parts for number, sentence in enumerate(part)]
+    numbered = [(number % len(CORRUPTIONS), sentence) for part in parts for number, sentence in enumerate(part)]
     return ProbingSentences(
-        sentences=tuple(_corrupted(sentence, KINDS[kind], words, alike, rng) for kind, sentence in numbered),
+        sentences=tuple(_corrupted(sentence, CORRUPTIONS[kind], words, alike, rng) for kind, sentence in numbered),
         kinds=np.array([kind for kind, _ in numbered], dtype=np.int64),
         num_train=len(parts[0]),
     )
@@ -289,18 +289,18 @@ class _Words:
         ]
         self._ends = frozenset(index for index, token in enumerate(tokenizer.vocab) if token in _SENTENCE_ENDS)
 
-    def is_plain(self, word: Word) -> bool:
+    def is_plain(self, word: _Word) -> bool:
         """Return whether it is neither punctuation nor unknown."""
         return self._plain[word[0]]
 
-    def of(self, ids: Sequence[int]) -> list[Word]:
+    def of(self, ids: Sequence[int]) -> list[_Word]:
         """Group subwords into words."""
         starts = [index for index, token in enumerate(ids) if not index or not self._continues[token]]
         return [tuple(ids[start:stop]) for start, stop in pairwise([*starts, len(ids)])]
 
-    def sentences(self, segment: Sequence[int]) -> Iterator[Sentence]:
+    def sentences(self, segment: Sequence[int]) -> Iterator[_Sentence]:
         """Split a segment after closing punctuation, or after `_MOST_WORDS` words without any."""
-        sentence: list[Word] = []
+        sentence: list[_Word] = []
         for word in self.of(segment):
             sentence.append(word)
             if word[-1] in self._ends or len(sentence) == _MOST_WORDS:
@@ -308,7 +308,7 @@ class _Words:
                 sentence = []
         yield tuple(sentence)
 
-    def swappable(self, sentence: Sentence) -> list[int]:
+    def swappable(self, sentence: _Sentence) -> list[int]:
         """Return the positions where a word and its right neighbour are plain and different."""
         return [
             at
@@ -317,13 +317,13 @@ class _Words:
         ]
 
 
-def _alike_words(sentences: Sequence[Sentence], words: _Words, *, seed: int) -> dict[Word, list[Word]]:
+def _alike_words(sentences: Sequence[_Sentence], words: _Words, *, seed: int) -> dict[_Word, list[_Word]]:
     """Return, for each plain word that occurs more than once, others of similar frequency with as many subwords."""
     counts = Counter(word for sentence in sentences for word in sentence if words.is_plain(word))
     repeated = sorted(word for word, count in counts.items() if count > 1)
     # Words of equal frequency are in random order: neighbours in the vocabulary are often spelt alike.
     order = generator(seed, "ranks of words").permutation(len(repeated))
-    by_length: dict[int, list[Word]] = {}
+    by_length: dict[int, list[_Word]] = {}
     for word in sorted((repeated[index] for index in order), key=lambda word: -counts[word]):
         by_length.setdefault(len(word), []).append(word)
     return {
@@ -334,7 +334,7 @@ def _alike_words(sentences: Sequence[Sentence], words: _Words, *, seed: int) -> 
     }
 
 
-def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[Sentence]) -> Iterator[Sentence]:
+def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[_Sentence]) -> Iterator[_Sentence]:
     """Yield the usable sentences of a region of the examples in random order, and add them to those seen."""
     order, layout = shuffled(np.arange(len(region)), len(region), seed=store.manifest["seed"], epoch=0), store.layout
     for index in order.tolist():
@@ -348,8 +348,8 @@ def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[
 
 
 def _corrupted(
-    sentence: Sentence, kind: str, words: _Words, alike: Mapping[Word, Sequence[Word]], rng: np.random.Generator
-) -> Sentence:
+    sentence: _Sentence, kind: str, words: _Words, alike: Mapping[_Word, Sequence[_Word]], rng: np.random.Generator
+) -> _Sentence:
     if kind == "bigram_shift":
         at = int(rng.choice(words.swappable(sentence)))
         return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
@@ -387,7 +387,9 @@ class LinearProbe(Probe):
         vectors = self._vectors()
         if not np.isfinite(vectors).all():
             return {}
-        return {f"probe/{KINDS[kind]}_accuracy": self._accuracy(vectors, kind) for kind in range(1, len(KINDS))}
+        return {
+            f"probe/{CORRUPTIONS[kind]}_accuracy": self._accuracy(vectors, kind) for kind in range(1, len(CORRUPTIONS))
+        }
 
     def _accuracy(self, vectors: Array, corrupted: int) -> float:
         from sklearn.linear_model import LogisticRegression

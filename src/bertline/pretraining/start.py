@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bertline.encoders.loading import LanguageModel, load_model, spread_layers
-from bertline.examples.store import ExampleStore, num_segments, token_counts
+from bertline.examples.store import ExampleStore, num_segments, read_examples_manifest, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
@@ -25,7 +25,6 @@ from bertline.modeling.families import FAMILIES
 from bertline.modeling.huggingface import MLM_HEAD, has_mlm_head, load_with_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import read_weight_names
-from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.distilled import Distilled
 from bertline.pretraining.objectives.replaced_token import ReplacedToken

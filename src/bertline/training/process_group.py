@@ -16,7 +16,7 @@ from bertline.foundation.errors import BertlineError, MachineError, PeerLostErro
 from bertline.training.devices import Machine, several_ranks
 from bertline.training.interruption import TrainingInterrupted
 
-T = TypeVar("T")
+_Decision = TypeVar("_Decision")
 
 _LEAST_JOIN_S = 120.0
 """Ranks may be far apart before they meet: they import from a slow file system, or their nodes start late."""
@@ -121,7 +121,7 @@ def is_of_connection(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(word in text for word in ("gloo", "nccl", "connection"))
 
 
-def decide_on_first_rank(decide: Callable[[], T], device: torch.device) -> T:
+def decide_on_first_rank(decide: Callable[[], _Decision], device: torch.device) -> _Decision:
     """Return on every rank what the first one decides: files and clocks of several machines may differ.
 
     Raises:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bertline.corpus.document import Document
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.encoding import EncodedCorpus, shuffled
+from bertline.examples.encoding import EncodedCorpus, with_shuffled_sentences
 from bertline.examples.generation import (
     Pair,
     Span,
@@ -133,7 +133,7 @@ def test_truncation_leaves_the_lengths_that_cutting_token_by_token_does(limit: i
 @given(num_sentences=st.integers(1, 30), together=st.integers(1, 5), seed=st.integers(0, 9))
 def test_every_sentence_stays_once_and_runs_stay_together(num_sentences: int, together: int, seed: int) -> None:
     before = Document("a", "group", tuple(f"sentence {number}." for number in range(num_sentences)))
-    after = shuffled(before, together=together, seed=seed)
+    after = with_shuffled_sentences(before, together=together, seed=seed)
     assert (after.id, after.group) == (before.id, before.group)
     assert sorted(after.sentences) == sorted(before.sentences)
     places = {sentence: place for place, sentence in enumerate(after.sentences)}

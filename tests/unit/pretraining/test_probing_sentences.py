@@ -6,10 +6,10 @@ import pytest
 
 import probing_inputs as language
 from bertline.examples.store import ExampleStore
-from bertline.pretraining.probes import KINDS, ProbingSentences, _Words, probing_sentences
+from bertline.pretraining.probes import CORRUPTIONS, ProbingSentences, _Words, probing_sentences
 from bertline.tokenization.training import train_byte_bpe
 
-AS_IS, SHIFTED, ODD = (KINDS.index(kind) for kind in ("as_is", "bigram_shift", "odd_word"))
+AS_IS, SHIFTED, ODD = (CORRUPTIONS.index(kind) for kind in ("as_is", "bigram_shift", "odd_word"))
 
 
 @pytest.fixture

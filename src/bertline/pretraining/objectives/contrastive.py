@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bertline.modeling.bert import MaskedLanguageModel
     from bertline.modeling.config import ModelConfig
 
-LOSS = LossTerm(
+_LOSS = LossTerm(
     name="contrastive_loss",
     count="sequences",
     title="contrastive loss, nats",
@@ -29,7 +29,7 @@ LOSS = LossTerm(
     baseline="chance",
     alarm="contrastive_at_chance",
 )
-ACCURACY = Metric(
+_ACCURACY = Metric(
     name="contrastive_accuracy",
     total="contrastive_correct",
     count="sequences",
@@ -59,8 +59,8 @@ class Contrastive(Objective):
 
     num_segments: ClassVar[int] = 2
     examples: ClassVar[str] = "segment_pairs"
-    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, MLM_ACCURACY)
-    judged_by: ClassVar[str] = LOSS.name
+    metrics: ClassVar[tuple[Metric, ...]] = (_ACCURACY, MLM_ACCURACY)
+    judged_by: ClassVar[str] = _LOSS.name
     advice: ClassVar[Mapping[str, str]] = {
         **Objective.advice,
         "contrastive_at_chance": "Raise optimizer.lr or train for longer, and see that documents have several "
@@ -93,7 +93,7 @@ class Contrastive(Objective):
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
-        return (LOSS, replace(MLM_LOSS, weight=self.mlm_weight))
+        return (_LOSS, replace(MLM_LOSS, weight=self.mlm_weight))
 
     @property
     def pairs_together(self) -> int:  # type: ignore[override]
@@ -149,5 +149,5 @@ class Contrastive(Objective):
 
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, and loss and accuracy of a uniform guess among the segments of a group."""
-        chance = {LOSS.name: math.log(self.group_size), ACCURACY.name: 1 / self.group_size}
+        chance = {_LOSS.name: math.log(self.group_size), _ACCURACY.name: 1 / self.group_size}
         return {**Objective.baselines(self, known), **chance}

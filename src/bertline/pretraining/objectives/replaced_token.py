@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bertline.modeling.config import ModelConfig
 
-ACCURACY = Metric(
+_ACCURACY = Metric(
     name="detection_accuracy",
     total="detected",
     count="tokens",
@@ -60,7 +60,7 @@ class ReplacedToken(Objective):
 
     families: ClassVar[Collection[str]] = ("electra",)
     reads_draws: ClassVar[bool] = True
-    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, UNREPLACED, MLM_ACCURACY)
+    metrics: ClassVar[tuple[Metric, ...]] = (_ACCURACY, UNREPLACED, MLM_ACCURACY)
     advice: ClassVar[Mapping[str, str]] = {
         **Objective.advice,
         "detection_at_chance": "It comes after the generator has learned some tokens, so wait while the MLM loss is "
