@@ -78,6 +78,11 @@ def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
     return config
 
 
+def sections_in(composed: Mapping[str, Any]) -> PipelineConfig:
+    """Validate the sections of the pipeline in a composed configuration, which may hold more."""
+    return pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
+
+
 def each_section(mapping: Mapping[str, Any]) -> PipelineConfig:
     """Validate each section of a composed configuration, without the rules between sections."""
     model = mapping.get("model")

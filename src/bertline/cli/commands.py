@@ -15,8 +15,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import bertline
-from bertline.cli.composition import composing, run_composed, sections_in
+from bertline.cli.composition import composing, run_composed
 from bertline.cli.project import of_caller
+from bertline.config import sections_in
 from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.progress import say
 

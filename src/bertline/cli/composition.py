@@ -31,7 +31,6 @@ from bertline.cli.overrides import (
     with_saved_choices,
 )
 from bertline.cli.project import conf_folder
-from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import plain_error
 from bertline.foundation.formats import printable
@@ -114,11 +113,6 @@ def require_counts(asked: Mapping[str, Any], *names: str) -> None:
     for name in names:
         if asked[name] is not None and (type(asked[name]) is not int or asked[name] < 1):
             raise ConfigError(f"{name} is {asked[name]!r}; give a whole number of at least 1.")
-
-
-def sections_in(composed: _Composed) -> PipelineConfig:
-    """Validate and return the sections of the pipeline in a composed configuration."""
-    return pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
 
 
 def run_recipe(stage: Stage, file: str, words: str | None) -> None:

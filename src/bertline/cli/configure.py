@@ -23,6 +23,7 @@ from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.run.folder import locked_folders
 from bertline.run.identity import WATCHED, data_of, require_data
+from bertline.run.inputs import PARAMS
 from bertline.run.stage import watched_of
 from bertline.stages.registry import stages_of
 from bertline.tasks.treebank import read_treebank
@@ -32,7 +33,6 @@ from bertline.tracking.secrets import refuse_secrets_of_dvc
 # All in the folder of the project.
 ONLY_BY_HAND = ("task_name", "inputs")
 """Keys of conf/config.yaml that no stage of DVC is given."""
-PARAMS = Path("params.yaml")
 CONF = Path("conf")
 
 

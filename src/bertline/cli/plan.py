@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from bertline import planning
-from bertline.cli.composition import composing, sections_in
+from bertline.cli.composition import composing
 from bertline.cli.overrides import LOCAL
-from bertline.config import PipelineConfig
+from bertline.config import PipelineConfig, sections_in
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, sha256_of_json, write_json
 from bertline.foundation.progress import say

@@ -18,13 +18,16 @@ from typing import Any, Literal
 
 from bertline.config import PipelineConfig, pipeline_config
 from bertline.foundation.engine import engine_named
-from bertline.foundation.errors import BertlineError, PeerLostError
+from bertline.foundation.errors import ArtifactError, BertlineError, PeerLostError
 from bertline.foundation.files import drop_leftovers, lock_file, plain_error, read_json, sha256_of_path, write_json
 from bertline.foundation.progress import say, warn
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.system_load import load_sampled, node_name
 from bertline.foundation.work import Work
+from bertline.run.identity import changed_inputs
+from bertline.run.provenance import write_provenance
 from bertline.run.stopping import named
+from bertline.stages.registry import stage_named
 
 CONFIG_NAME = "config.yaml"
 RESULT_NAME = "result"
@@ -173,3 +176,25 @@ def work_of(frozen: Mapping[str, Any], config: PipelineConfig, folder: Path, out
         engine=engine_named(config.runtime.engine, config.runtime.num_workers),
         task_name=frozen["task_name"],
     )
+
+
+def do_work(folder: Path) -> dict[str, float]:
+    """Do the work of a run folder whose lock this process holds; return its headline figures."""
+    frozen, config = read_frozen(folder)
+    stage, work = stage_named(frozen["stage"]), work_of(frozen, config, folder, folder / RESULT_NAME)
+    with with_status(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
+        _refuse_other_inputs(frozen, work)
+        figures |= stage.build(work)
+        _refuse_other_inputs(frozen, work)
+        write_provenance(folder / RESULT_NAME, frozen, config.runtime)
+    return figures
+
+
+def _refuse_other_inputs(frozen: Mapping[str, Any], work: Work) -> None:
+    """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new."""
+    runs = Path(work.config.runtime.runs_folder)
+    if paths := changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
+        raise ArtifactError(
+            f"what {work.folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command "
+            "again: it opens a run for what is there now"
+        )

@@ -27,7 +27,17 @@ import psutil
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.run.folder import RESULT_NAME, Status, finished_status, held, is_locked, read_frozen, read_status, work_of
+from bertline.run.folder import (
+    RESULT_NAME,
+    Status,
+    do_work,
+    finished_status,
+    held,
+    is_locked,
+    read_frozen,
+    read_status,
+    work_of,
+)
 from bertline.run.stopping import stop_on_signals
 from bertline.stages.base import Stage
 from bertline.stages.registry import stage_named
@@ -132,8 +142,6 @@ def _stage_and_work(folder: Path) -> tuple[Stage, Work]:
 
 def _lead(folder: Path) -> None:
     """Do the work of a run folder, unless it is finished."""
-    from bertline.run.stage import do_work  # which imports this module
-
     with held(folder):
         if finished_status(folder) is None:
             do_work(folder)

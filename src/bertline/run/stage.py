@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config, without_untracked
+from bertline.config import PipelineConfig, how_to_register, sections_in, without_untracked
 from bertline.demo.docstrings import docstrings_kept_in
 from bertline.foundation import files
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.manifests import write_manifest
-from bertline.foundation.mappings import differences, value_at
+from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.validation import to_mapping
@@ -32,27 +32,25 @@ from bertline.run.folder import (
     CONFIG_NAME,
     RESULT_NAME,
     Status,
+    do_work,
     finished_status,
     held,
-    read_frozen,
     read_status,
     with_status,
     work_of,
 )
 from bertline.run.identity import IDENTITY, changed_inputs, data_of, digests_of, identity_of, packages_of
+from bertline.run.inputs import changed_sections, inputs_of, named_inputs, tracked_sections
 from bertline.run.presentation import add_result, opened_runs, write_headline
 from bertline.run.ranks import run_on_devices
 from bertline.run.slurm import run_job
 from bertline.run.stopping import Stopped, named
-from bertline.stages.base import ENCODERS, HEADLINE, METRICS, Stage, short_number
-from bertline.stages.pipeline import OF_PRETRAINING
+from bertline.stages.base import HEADLINE, METRICS, Stage, short_number
 from bertline.stages.registry import stage_named, stages_of
-from bertline.stages.sweep import uses_pretrained
 from bertline.tracking.tracked_runs import TrackedRuns, write_tracked_runs
 from bertline.training.config import SlurmLauncherConfig
 from bertline.training.environment import Node, this_node
 
-PARAMS = Path("params.yaml")
 _DOCSTRINGS = "docstrings"
 
 
@@ -223,7 +221,7 @@ def run_stage(name: str, composed: Mapping[str, Any], places: Mapping[str, Path]
     under DVC it leaves a manifest that says why.
     """
     stage = stage_named(name)
-    if stage.is_of_pretraining and not _config_in(composed).pretrains:
+    if stage.is_of_pretraining and not sections_in(composed).pretrains:
         _leave_empty(stage)
         return stage.output_of(None)
     with open_stage(name, composed, places=places) as run:
@@ -252,9 +250,9 @@ def open_stage(
     files.tidy_partial(METRICS)  # what killed stages left behind may be an input
     if under_dvc:  # DVC runs one stage at a time; by hand nothing is written there
         files.drop_leftovers(stage.output_of(task))
-    config = _config_in(composed)
+    config = sections_in(composed)
     task = _task_of(stage, task, config)
-    inputs = _inputs_of(stage, task, config, {**_named_inputs(composed), **(places or {})})
+    inputs = inputs_of(stage, task, config, {**named_inputs(composed), **(places or {})})
     runs_folder, watched = Path(config.runtime.runs_folder), watched_of(stage, task, config)
     identity = identity_of(watched, runs_folder)
     if under_dvc:
@@ -309,10 +307,6 @@ def _refuse_other_identity(name: str, identity: Mapping[str, Any]) -> None:
         )
 
 
-def _config_in(composed: Mapping[str, Any]) -> PipelineConfig:
-    return pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
-
-
 def _leave_empty(stage: Stage) -> None:
     """Write what dvc.yaml says of a stage that the configuration does not use; by hand nothing."""
     # Without the checkpoint's name, so that the folder is the same for every checkpoint.
@@ -329,28 +323,6 @@ def _leave_empty(stage: Stage) -> None:
         files.write_json(folder / f"{stage.name}.json", {})
 
 
-def do_work(folder: Path) -> dict[str, float]:
-    """Do the work of a run folder whose lock this process holds; return its headline figures."""
-    frozen, config = read_frozen(folder)
-    stage, work = stage_named(frozen["stage"]), work_of(frozen, config, folder, folder / RESULT_NAME)
-    with with_status(folder, config, num_nodes=config.runtime.num_nodes if stage.on_several_devices else 1) as figures:
-        _refuse_other_inputs(frozen, work)
-        figures |= stage.build(work)
-        _refuse_other_inputs(frozen, work)
-        provenance.write_provenance(folder / RESULT_NAME, frozen, config.runtime)
-    return figures
-
-
-def _refuse_other_inputs(frozen: Mapping[str, Any], work: Work) -> None:
-    """Fail if inputs are not what a run folder was opened with: the result may be of the old content or of the new."""
-    runs = Path(work.config.runtime.runs_folder)
-    if paths := changed_inputs(frozen["made_of"]["inputs"], work.inputs, runs):
-        raise ArtifactError(
-            f"what {work.folder} was opened with has changed or is gone: {', '.join(paths)}. Run the same command "
-            "again: it opens a run for what is there now"
-        )
-
-
 def _metrics(status: Status) -> dict[str, float]:
     """Return the figures of finished work."""
     if status.state == "finished":
@@ -360,17 +332,6 @@ def _metrics(status: Status) -> dict[str, float]:
     why = {"failed": status.message, "stopped": f"the work was stopped {status.message}"}
     message = why.get(status.state, "the work was killed; its last words are above")
     raise BertlineError(f"{message}; run the same command again to resume")
-
-
-def _named_inputs(composed: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the folders that `inputs.NAME=FOLDER` names."""
-    folders = {name: Path(folder) for name, folder in (composed.get("inputs") or {}).items() if folder is not None}
-    for name, folder in folders.items():
-        if provenance.running_under_dvc():
-            raise ConfigError(f"inputs.{name} is for stages that are run by hand; DVC knows those of dvc.yaml only.")
-        if not folder.is_dir():
-            raise ArtifactError(f"inputs.{name} is {folder}, which is no folder.")
-    return folders
 
 
 @contextmanager
@@ -421,102 +382,3 @@ def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | No
             + how_to_register(task)
         )
     return task
-
-
-def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
-    inputs: dict[str, Path] = {}
-    for path in _artifacts_read(stage, task, config):
-        name = _name_of(path, task)
-        if name in OF_PRETRAINING and not config.pretrains:
-            continue
-        if name not in places and not path.exists():
-            raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
-        if name not in places and not provenance.running_under_dvc():
-            _refuse_other_configuration(name, path, config)
-            _refuse_other_content(name, path, Path(config.runtime.runs_folder))
-        inputs[name] = places.get(name, path)
-    return inputs
-
-
-def _artifacts_read(stage: Stage, task: str | None, config: PipelineConfig) -> Iterator[Path]:
-    """Yield the artifacts that a stage reads; where DVC sees a pointer of `encoders`, the encoder itself."""
-    for path in map(Path, stage.inputs_of(task)):
-        if path.parent != ENCODERS:
-            yield path
-        elif uses_pretrained(config.tasks[str(task)].start_from):
-            yield stage_named("pretrain").output_of(None)
-
-
-def _name_of(path: Path, task: str | None) -> str:
-    """Return the name of an input: `tasks` of artifacts/tasks/TASK."""
-    return path.name if path.name != task else path.parent.name
-
-
-def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfig) -> None:
-    """Check by dvc.lock that an artifact, and those that it was made of, were made under this configuration."""
-    lock = provenance.locked_stages()
-    waiting, changed = [artifact], dict[str, tuple[Any, Any]]()
-    while waiting:
-        path = waiting.pop()
-        for stage, task in stages_of(config):
-            output = stage.output_of(task)
-            if path not in (output, *([output.parent] if stage.per_task else [])):
-                continue
-            waiting += _artifacts_read(stage, task, config)
-            made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
-            if made_under is not None:
-                changed |= differences(_with_defaults(made_under, config), tracked_sections(stage, task, config))
-    if changed:
-        keys = ", ".join(f"{key} ({old!r} there, {new!r} here)" for key, (old, new) in sorted(changed.items())[:5])
-        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
-        raise ArtifactError(
-            f"{artifact} was made under another configuration: {keys}{more}. Leave these keys as they are, or save "
-            f"them and run `dvc repro`, or name a folder that was made under them: inputs.{name}=FOLDER"
-        )
-
-
-def _refuse_other_content(name: str, artifact: Path, runs_folder: Path) -> None:
-    """Check by dvc.lock that nothing changed an artifact since DVC recorded it: a stage under DVC would not read it."""
-    for output in (output for stage in provenance.locked_stages().values() for output in stage.get("outs", [])):
-        path = Path(output["path"])
-        if "md5" not in output or not path.exists() or artifact not in (path, *path.parents):
-            continue
-        md5 = digests_of({"": path}, runs_folder, provenance.md5_of_path)[""]
-        if md5 != output["md5"]:
-            raise ArtifactError(
-                f"{path} was changed or damaged since it was made: its MD5 is {md5}, and dvc.lock records "
-                f"{output['md5']}. Restore it (`dvc checkout --force {path}`) or make it again (`dvc repro`); to "
-                f"read it as it is, name it: inputs.{name}={artifact}"
-            )
-
-
-def _with_defaults(made_under: Mapping[str, Any], config: PipelineConfig) -> dict[str, Any]:
-    """Return sections of dvc.lock with the defaults of keys that no YAML names; invalid ones as they are."""
-    whole = to_mapping(config)
-    for key, value in made_under.items():
-        section, _, name = key.partition(".")
-        whole[section] = {**whole[section], name: value} if name else value
-    try:
-        checked = to_mapping(each_section(whole))
-    except ConfigError:
-        return dict(made_under)
-    return {key: value_at(checked, key) for key in made_under}
-
-
-def tracked_sections(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, Any]:
-    """Return the part of a configuration that a result depends on, `{"tasks.docs_library": {...}, "sweep": ...}`."""
-    whole = to_mapping(config)
-    return {key: value_at(whole, key) for key in (template.format(task=task) for template in stage.sections)}
-
-
-def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) -> list[str]:
-    """Return the keys of params.yaml whose value changed since a stage started, with both values, as text."""
-    import yaml
-
-    try:
-        present = yaml.safe_load(PARAMS.read_text(encoding="utf-8")) or {}
-        config = pipeline_config({key: present[key] for key in SECTIONS if key in present})
-        now = tracked_sections(stage, task, config)
-    except (OSError, BertlineError) as error:
-        return [f"{PARAMS} ({error})"]
-    return [f"{key} (was {old!r}, is {new!r})" for key, (old, new) in differences(dict(frozen), now).items()]
