@@ -34,6 +34,7 @@ import repository_source  # noqa: F401
 from processor_time import ProcessorTime
 from records import HERE, current_commit
 
+from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest, versions_of
 from bertline.foundation.parallel import processor_name
 
@@ -87,8 +88,8 @@ def pretrained(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
     return {**figures, "threads": arguments.cores, "processor_s": round(times.seconds), "processor_limit_s": LIMIT_S}
 
 
-def fine_tuned(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Fine-tune the encoder on the sets with `bertline glue`; return the content of its table."""
+def fine_tuned(clone: Clone, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Fine-tune the encoder on the sets with `bertline glue`; return what each set has."""
     before = set(_tables(clone))
     sets = [f"sets=[{','.join(arguments.sets)}]"] if arguments.sets else []
     clone.run(
@@ -97,8 +98,8 @@ def fine_tuned(clone: Clone, arguments: argparse.Namespace) -> dict[str, Any]:
     )  # fmt: skip
     tables = _tables(clone)
     newest = max(set(tables) - before or tables, key=lambda path: path.stat().st_mtime)
-    content: dict[str, Any] = json.loads(newest.read_text(encoding="utf-8"))
-    return content
+    sets = json.loads(newest.read_text(encoding="utf-8"))["sets"]
+    return [general_text_page.row_of(one, read_json(clone.folder / one["result"])) for one in sets if "result" in one]
 
 
 def _tables(clone: Clone) -> list[Path]:
@@ -110,15 +111,11 @@ def main() -> None:
     arguments = _arguments()
     clone = Clone.made(Path(arguments.folder) / "pipeline")
     training = pretrained(clone, arguments)
-    content = fine_tuned(clone, arguments)
+    rows = fine_tuned(clone, arguments)
     goal = general_text_page.goal_scores()
     record = {
-        "sets": {
-            row["name"]: general_text_page.set_content(row, goal.get(row["title"]))
-            for row in content["sets"]
-            if row["scores"]
-        },
-        "average": content["average"],
+        "sets": {row["name"]: general_text_page.set_content(row, goal.get(row["title"])) for row in rows},
+        "average": general_text_page.average(rows),
         "settings": list(arguments.set),
         "recipe": list(arguments.recipe),
         "pretraining": training,

@@ -59,11 +59,44 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+def row_of(glue_set: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a set of GLUE has, of its entry in the table of `bertline glue` and of the sweep's result.json."""
+    encoder, baselines = result["arms"]["encoder"], result["baselines"]
+    seconds = [run["time_s"] or 0.0 for arm in result["arms"].values() for run in (*arm["trials"], *arm["seeds"])]
+    trivial = next(baselines[name] for name in ("majority", "mean") if name in baselines)
+    scores = []
+    for split, metric in ((split, metric) for split, metrics in glue_set["scores"].items() for metric in metrics):
+        seeds = [seed["scores"][split][metric] for seed in encoder["seeds"]]
+        own = {**encoder["scores"][split][metric], "seeds": seeds, "trivial": trivial["scores"][split][metric]}
+        scores.append({"split": split, "metric": metric, **own})
+    return {
+        **{key: glue_set.get(key, "") for key in ("name", "title", "note")},
+        "scores": scores,
+        "train_rows": result["rows"]["train"],
+        "test_rows": sum(result["rows"][split] for split in glue_set["scores"]),
+        "num_seeds": len(encoder["seeds"]),
+        "num_diverged": encoder["num_diverged"],
+        # The intervals and comparisons, on test, count the noise of seeds and rows.
+        "metric": result["metric"],
+        "dev": [seed["dev"] for seed in encoder["seeds"]],
+        "interval": encoder["test_interval"],
+        "comparisons": {name: result["comparisons"][name] for name in baselines},
+        "baselines": {name: {key: one[key] for key in ("dev", "scores")} for name, one in baselines.items()},
+        "minutes": sum(seconds) / 60,
+    }
+
+
+def average(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the mean of the scores; a set with two metrics counts as their mean (arXiv 1804.07461, section 3)."""
+    means = [statistics.fmean(one["mean"] for one in row["scores"]) for row in rows]
+    return statistics.fmean(means) if means else None
+
+
 def set_content(row: Mapping[str, Any], goal: Sequence[float] | None) -> dict[str, Any]:
     """Return what a record has of a set.
 
     Args:
-        row: A row of the table of `bertline glue`.
+        row: What the set has, of `row_of`.
         goal: Scores of TF-IDF when the goal was set, one for each metric; None if the set was not scored then.
 
     Returns:

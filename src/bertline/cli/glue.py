@@ -1,22 +1,31 @@
-"""glue: fine-tune on all sets of GLUE in a folder with one recipe; one table (runs/glue/FINGERPRINT/table.md)."""
+"""glue: fine-tune on all sets of GLUE in a folder with one recipe; one table (runs/glue/FINGERPRINT/table.md).
 
+References: Wang et al., arXiv 1804.07461, section 3; for WNLI, Devlin et al., arXiv 1810.04805, section 4.1.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from bertline.cli.composition import composing
 from bertline.cli.finetune import start_of, sweep
 from bertline.cli.project import of_caller
-from bertline.foundation.errors import BertlineError
+from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, sha256_of_json, write_atomically, write_json
+from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
 from bertline.run.stage import run_stage
-from bertline.sweep.glue import FoundSet, found_sets, glue_average, glue_markdown, glue_row, task_of
 from bertline.tokenization.vocabulary import resolve_folder
 
-IGNORED = ("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule")
+_SETS = yaml.safe_load(files("bertline.cli").joinpath("glue.yaml").read_text(encoding="utf-8"))
+GLUE: dict[str, dict[str, Any]] = {one["name"]: one for one in _SETS}
+"""The nine data sets by the name of their task in conf/task, as in glue.yaml: those with the fewest rows first."""
 
 
-@composing("glue", ignored=IGNORED)
+@composing("glue", ignored=("corpus", "tokenizer", "examples", "objective", "optimizer", "schedule"))
 def glue(composed: dict[str, Any]) -> None:
     """Fine-tune an encoder on all sets of GLUE that a folder has, smallest first, with one recipe; print one table.
 
@@ -27,46 +36,90 @@ def glue(composed: dict[str, Any]) -> None:
     The table is in runs/glue. After a kill, the same command resumes. A set that fails is reported, and the others
     still run.
     """
-    found, absent = found_sets(of_caller(composed["data"]), composed["sets"])
-    start, encoder = encoder_of(composed)
-    composed = {**composed, "tasks": {one.name: task(one, composed, start) for one in found}}
+    found = found_sets(of_caller(composed["data"]), composed["sets"])
+    named = start_of(composed["start_from"])
+    start, encoder = None if composed["start_from"] is None else named, resolve_folder(named)
+    composed = {**composed, "tasks": {one["name"]: task_of(one, composed, start) for one in found}}
     # The same tasks, sweep and encoder write the same table.
     asked = {"tasks": composed["tasks"], "sweep": composed["sweep"], "start_from": start}
     folder = Path(composed["runtime"]["runs_folder"]) / "glue" / sha256_of_json(asked)[:12]
-    title = "the encoder of the pipeline" if start is None else "/".join(Path(start).parts[-2:])
-    rows: list[dict[str, Any]] = []
-    for one in found:
-        say(f"GLUE, set {len(rows) + 1} of {len(found)}: {one.title} ({one.path})")
-        rows.append(row_of(one, composed, encoder))
-        table = glue_markdown(rows, absent, encoder=title)
-        content = {"encoder": start, "sets": rows, "absent": absent, **glue_average(rows)}
-        write_json(folder / "table.json", content)
+    for number, one in enumerate(found, start=1):
+        say(f"GLUE, set {number} of {len(found)}: {one['title']} ({one['path']})")
+        of_set = {**composed, "task_name": one["name"]}
+        try:
+            places = {"tasks": run_stage("task_data", of_set), "pretrain": encoder}
+            one["result"] = (sweep(of_set, places) / "result.json").as_posix()
+        except BertlineError as error:
+            say(f"{one['title']} failed: {error}")
+            one["problem"] = str(error)
+        table = glue_table(found[:number], encoder="encoder" if start is None else short_title(start))
+        write_json(folder / "table.json", {"encoder": start, "sets": found[:number]})
         write_atomically(folder / "table.md", table)
     say(f"{table}\n{folder / 'table.md'}")
-    if failed := [row["title"] for row in rows if row["problem"]]:
+    if failed := [one["title"] for one in found if "problem" in one]:
         raise BertlineError(f"failed: {', '.join(failed)}. Fix it and run the same command again; the rest is kept.")
 
 
-def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
-    """Return `start_from` (with absolute paths; None for the pipeline's own encoder) and the encoder's folder."""
-    named = start_of(composed["start_from"])
-    return None if composed["start_from"] is None else named, resolve_folder(named)
+def found_sets(data: Path, wanted: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Return the wanted data sets (None: all) in a folder, smallest first, each with its layout and its `path`.
+
+    Raises:
+        ConfigError: The folder or a wanted set is missing, no set was found, or a name is unknown.
+    """
+    for name in wanted or ():
+        if name not in GLUE:
+            raise ConfigError(f"sets names {name!r}; GLUE has {', '.join(GLUE)}.")
+    if not data.is_dir():
+        raise ConfigError(f"data is {data}, and no folder is there. Give the folder that has SST-2, CoLA, ... in it.")
+    places = {name: _place_of(one, data) for name, one in GLUE.items() if wanted is None or name in wanted}
+    found = [place for place in places.values() if place is not None]
+    if not found or (wanted and len(found) < len(places)):
+        lacking = [name for name, place in places.items() if place is None]
+        layouts = [layout for name in lacking for layout in GLUE[name]["layouts"]]
+        known = " or ".join(f"{layout['folders'][0]}/{{{','.join(layout['files'])}}}" for layout in layouts)
+        raise ConfigError(f"{data} does not have {', '.join(lacking)}. Looked for: {known}.")
+    return found
 
 
-def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[str, Any]:
-    """Return the set as a task; for the pipeline's own encoder, `max_length` is limited to its positions."""
-    content = {**task_of(found, composed["tasks"][found.name]), "start_from": start}
-    if start is None:
-        content["max_length"] = min(content["max_length"], composed["model"]["max_position_embeddings"])
-    return content
+def _place_of(glue_set: Mapping[str, Any], data: Path) -> dict[str, Any] | None:
+    for layout in glue_set["layouts"]:
+        for folder in layout["folders"]:
+            if all((data / folder / name).is_file() for name in layout["files"]):
+                return {**glue_set, **layout, "path": str((data / folder).resolve())}
+    return None
 
 
-def row_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
-    """Make the rows of one set and run its sweep; return the set's row of the table."""
-    asked = {**composed, "task_name": found.name}
-    try:
-        places = {"tasks": run_stage("task_data", asked), "pretrain": encoder}
-        return glue_row(found, read_json(sweep(asked, places) / "result.json"))
-    except BertlineError as error:
-        say(f"{found.title} failed: {error}")
-        return glue_row(found, None, str(error))
+def task_of(found: Mapping[str, Any], composed: Mapping[str, Any], start: str | None) -> dict[str, Any]:
+    """Return a task's composed configuration, changed to read the set where it was found.
+
+    All sets use the recipe of the sweep: a task's own number of trials and training sizes are removed. For the
+    pipeline's own encoder (`start` is None), `max_length` is limited to its positions.
+    """
+    task = composed["tasks"][found["name"]]
+    source = {**task["source"], **found.get("source", {}), "path": found["path"]}
+    most = task["max_length"] if start is not None else composed["model"]["max_position_embeddings"]
+    changes = {"start_from": start, "num_trials": None, "label_efficiency_rows": []}
+    return {**task, **changes, "source": source, "max_length": min(task["max_length"], most)}
+
+
+def glue_table(sets: Sequence[Mapping[str, Any]], *, encoder: str) -> str:
+    """Return the table of sets and its notes as Markdown. Each set has the path of its `result`, or a `problem`."""
+    head = ["set", "metric", encoder, "strongest simple", "train rows", "test rows"]
+    lines, notes = [], ["GLUE's own tests have no labels: its dev is the test, and a tenth of train is dev."]
+    for one in sets:
+        notes += [f"{one['title']}: {one[key]}" for key in ("note", "problem") if key in one]
+        if "problem" in one:
+            lines.append([one["title"], "failed", *["–"] * 4])
+            continue
+        result = read_json(Path(one["result"]))
+        scores, simple = result["arms"]["encoder"]["scores"], result["baselines"].get(result["conclusion"]["opponent"])
+        pairs = [(split, metric) for split, metrics in one["scores"].items() for metric in metrics]
+        cells = [
+            [metric if split == "test" else f"{metric} ({split.removeprefix('test_')})" for split, metric in pairs],
+            [with_spread(**scores[split][metric]) for split, metric in pairs],
+            ["–" if simple is None else f"{simple['scores'][split][metric]:.3f}" for split, metric in pairs],
+        ]
+        num_rows = [result["rows"]["train"], sum(result["rows"][split] for split in one["scores"])]
+        lines.append([one["title"], *map(" / ".join, cells), *(f"{number:,}" for number in num_rows)])
+    escaped = (note.replace("|", "\\|").replace("\n", " ") for note in notes)
+    return f"{markdown_table(head, lines)}\n\n" + "\n".join(f"- {note}" for note in escaped) + "\n"

@@ -14,7 +14,7 @@ import general_text_page as pages
 
 
 def row(metrics: dict[str, list[float]], others: dict[str, float]) -> dict[str, Any]:
-    """A row of the table of `bertline glue`: a metric's value for each seed; `others` are the baselines, with the same
+    """What a set of GLUE has: a metric's value for each seed; `others` are the baselines, with the same
     score on dev as on test, which the encoder is clearly below."""
     scores = [
         {"split": "test", "metric": metric, "mean": sum(values) / 3, "std": 0.01, "seeds": values, "trivial": 0.5}
