@@ -98,7 +98,7 @@ def task_of(found: Mapping[str, Any], composed: Mapping[str, Any], start: str | 
     task = composed["tasks"][found["name"]]
     source = {**task["source"], **found.get("source", {}), "path": found["path"]}
     most = task["max_length"] if start is not None else composed["model"]["max_position_embeddings"]
-    changes = {"start_from": start, "num_trials": None, "label_efficiency_rows": []}
+    changes: dict[str, Any] = {"start_from": start, "num_trials": None, "label_efficiency_rows": []}
     return {**task, **changes, "source": source, "max_length": min(task["max_length"], most)}
 
 
