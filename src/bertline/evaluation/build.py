@@ -174,13 +174,13 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
     return found
 
 
+# Maximum number of tasks that get a second sentence and a tile each.
 _FEW_TASKS = 3
-"""Maximum number of tasks that get a second sentence and a tile each."""
+# Maximum number of mask predictions shown per sentence.
 _FRAMES = 9
-"""Maximum number of mask predictions shown per sentence."""
 _CONSIDERED_DOCUMENTS = 2_000
+# Sentences that a sample document shows, and has at least.
 _SENTENCES = 4
-"""Sentences that a sample document shows, and has at least."""
 
 
 def report_page(
@@ -298,7 +298,6 @@ def _tile(section: TaskSection) -> tuple[str, str, str]:
 
 
 def _overlap_note(section: TaskSection) -> str:
-    """Return a note if a test set of the task is flagged; else an empty string."""
     flagged = [found.share_of_rows for found in section.overlaps.values() if found.flagged]
     return f"{percent(max(flagged))} of test rows in part" if flagged else ""
 

@@ -18,8 +18,8 @@ SHORT_CHARACTERS = 40
 """Longest sentence, in characters, that is counted among the frequent short ones."""
 _MAX_COUNTED = 400_000
 _SCRIPT_SAMPLES = 4_000
+# Sentences of each source and language, however many there are.
 _FEWEST_RANDOM, _FEWEST_SCRIPT_SAMPLES = 3, 200
-"""Sentences of each source and language, however many there are."""
 _FEW_WORDS = 2
 
 

@@ -23,8 +23,8 @@ from bertline.tokenization.fit import Fit
 
 _LONG_SEQUENCE = 512
 _LEAST_SCRIPT = 0.02
+# Sources whose samples all stand open, and that are listed in a line.
 _MOST_OPEN = 6
-"""Sources whose samples all stand open, and that are listed in a line."""
 
 
 def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> None:
@@ -61,7 +61,6 @@ _AMOUNTS = ("documents", "sentences", "words")
 
 
 def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
-    """Return charts of lengths, and of scripts where there are letters."""
     whole = survey.whole
     scripts = [(name.title(), float(number)) for name, number in whole.scripts.most_common(8)]
     charts = [
@@ -196,7 +195,6 @@ def _fit_row(survey: VocabularySurvey, one: Fit) -> list[str]:
 
 
 def _part_rows(parts: Mapping[str, Sequence[Fit]]) -> list[list[str]]:
-    """Return rows of how vocabularies cut parts of the text; they are named where there are several."""
     return [
         [name, one.name if len(fits) > 1 else "", count(one.words), *_fit_cells(one)]
         for name, fits in parts.items()

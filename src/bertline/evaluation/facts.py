@@ -23,8 +23,8 @@ PROVENANCE_NAME = "provenance.json"
 """Name of the file in the artifacts of `pretrain` and of each sweep."""
 _SHORT = 12
 _SEEDS = {"examples": "examples", "pretrain": "pretraining", "sweep": "sweeps"}
+# Versions that the report names; provenance.json has all of them.
 _NAMED = ("python", "torch", "pytorch-lightning", "tokenizers", "numpy", "optuna")
-"""Versions that the report names; provenance.json has all of them."""
 RESULT_FORMAT = 4
 """Supported format version of the sweep's result.json."""
 ARMS = ("encoder", "combined", "without_teacher", "random_weights")

@@ -44,13 +44,13 @@ _STYLE = {
     "text.parse_math": False,  # `$` stands for itself
 }
 _WIDTH, _PLOT_HEIGHT = 6.1, 3.3
+# Curves with more points are thinned: they look the same and would make the file large.
 _MOST_POINTS = 400
-"""Curves with more points are thinned: they look the same and would make the file large."""
 _FEW_TICKS, _STEPS = 4, (1, 2, 2.5, 5, 10)
+# Panels next to each other.
 _COLUMNS = 4
-"""Panels next to each other."""
+# Characters of a line of the legend, and of a name that is drawn.
 _CHARACTERS, _LONGEST_NAME = 75, 60
-"""Characters of a line of the legend, and of a name that is drawn."""
 
 Points = Sequence[tuple[float, float]]
 P = ParamSpec("P")

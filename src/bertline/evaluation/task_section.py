@@ -168,8 +168,8 @@ class TaskSection:
 
 
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
+# Minimum number of rows for a separate average.
 _FEWEST_ROWS = 10
-"""Minimum number of rows for a separate average."""
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
 _MOST_CONFUSIONS = 12
@@ -192,14 +192,13 @@ def _figure(value: Any) -> str:
     return count(value) if isinstance(value, int) else score(value)
 
 
+# With only two values, the best one is always at an edge.
 _FEWEST_CHOICES = 3
-"""With only two values, the best one is always at an edge."""
+# Fraction of a continuous range, on its logarithmic scale, that counts as its edge.
 _NEAR = 0.1
-"""Fraction of a continuous range, on its logarithmic scale, that counts as its edge."""
 
 
 def _repeated(trials: list[dict[str, Any]], who: str) -> list[str]:
-    """Return a sentence if several trials had the same hyperparameters."""
     of_point: dict[str, list[int]] = {}
     for trial in trials:
         of_point.setdefault(repr(sorted(trial["params"].items())), []).append(trial["number"])
@@ -233,13 +232,14 @@ def _edges(best: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who:
             )
 
 
+# Sentences on the default tasks, which ask for something more special than their kind does.
 _SOURCES = {
     "docs_library": "Which library does a passage of documentation describe? The names of the libraries are removed.",
     "docs_match": "Does a summary belong to the function that a text describes, or to another one of its module?",
     "docs_parameters": "Which words of a description name parameters of the function?",
     "docs_search": "Find the documentation of a function, given the summary of it.",
 }
-"""Sentences on the default tasks, which ask for something more special than their kind does."""
+# Columns of stored rows that an example shows, with their names for people.
 _COLUMNS = {
     "texts": "text",
     "text_pairs": "second text",
@@ -255,11 +255,9 @@ _COLUMNS = {
     "sentences": "sentences",
     "summaries": "summary",
 }
-"""Columns of stored rows that an example shows, with their names for people."""
 
 
 def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
-    """Return a value of an example row as HTML."""
     value, more = row[key], ""
     if key == "words":
         return " ".join(map(_tagged, value, row["tags"]))
@@ -288,7 +286,6 @@ def _label(task: TaskFacts, row: dict[str, Any]) -> str:
 
 
 def _document(task: TaskFacts, ids: list[str]) -> str:
-    """Return the text of the first right document of a query."""
     path = task.folder / f"{COLLECTION}.parquet"
     matches = pq.read_table(path, filters=[("ids", "in", ids[:1])]).to_pylist() if path.exists() else []
     return " ".join(filter(None, (matches[0]["titles"], matches[0]["texts"]))) if matches else ", ".join(ids)

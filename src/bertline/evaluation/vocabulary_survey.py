@@ -22,14 +22,16 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
 
+# Approximate amount of text of each split that is looked at.
 _CHARACTERS = 20_000_000
-"""Approximate amount of text of each split that is looked at."""
 NUM_LONGEST, NUM_RAREST, NUM_CUT = 10, 40, 15
+# Settings of the vocabularies that are trained to compare with, those of
+# `conf/tokenizer/wordpiece.yaml`.
 _MIN_FREQUENCY, _MAX_ALPHABET = 2, 1000
-"""Settings of the vocabularies that are trained to compare with, those of `conf/tokenizer/wordpiece.yaml`."""
 _LEAST_SHARE_OF_SCRIPT = 0.001
+# Shares of tokens that another vocabulary saves: below the first it does not pay, from the second
+# on it does.
 _LITTLE, _MUCH = 0.03, 0.10
-"""Shares of tokens that another vocabulary saves: below the first it does not pay, from the second on it does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

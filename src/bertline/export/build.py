@@ -24,8 +24,8 @@ from bertline.tokenization.storage import add_tokenizer_json, copy_tokenizer
 _KIND = "export"
 _FORMAT_VERSION = 2
 ENCODER = "encoder"
+# Graphs of tasks have no output for pairs of sentences.
 _WITHOUT_PAIRS: dict[Architecture, Architecture] = {"BertForPreTraining": "BertForMaskedLM"}
-"""Graphs of tasks have no output for pairs of sentences."""
 
 
 def build_export(
@@ -131,7 +131,6 @@ def _checked(
 
 
 def _entry(folder: Path) -> dict[str, Any]:
-    """Return size and digests of an exported folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     digests = {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files}
     return {"bytes": size_of_path(folder), "sha256": digests}

@@ -258,7 +258,6 @@ def linear_card(facts: CardFacts, task: str) -> str:
 
 
 def _model_index(facts: CardFacts, task: str, name: str, test: float) -> dict[str, Any]:
-    """Return the part of a card's metadata that has a model's score."""
     metric = facts.results[task]["metric"]
     score = {"type": metric, "value": round(test, 4), "name": "test mean"}
     dataset = {"name": task, "type": task, "split": "test"}
@@ -325,7 +324,6 @@ def _pretraining_settings(facts: CardFacts) -> Iterator[tuple[str, str]]:
 
 
 def _held_out(facts: CardFacts) -> Iterator[tuple[str, str]]:
-    """Yield the scores of pretraining, each with its baseline."""
     if facts.objective is None:
         return
     baselines = facts.objective.baselines({**facts.examples, **facts.training})
@@ -368,7 +366,6 @@ def _all_metrics(
 
 
 def _comparisons(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence on each other system, paired with the encoder over the test rows."""
     systems = {**result["arms"], **result["baselines"]}
     words = {"better": "beaten", "worse": "better than this model", "not shown": "no clear difference"}
     for name, found in result["comparisons"].items():
@@ -384,7 +381,6 @@ def _comparisons(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _formats(onnx: Mapping[str, Any], torch_bytes: int) -> tuple[list[str], list[list[str]]]:
-    """Return a table of sizes, latencies and differences of the ONNX files, compared with the PyTorch model."""
     latency: Mapping[str, Mapping[str, float]] = onnx.get("latency_ms", {})
     files = [("torch", "`model.safetensors` (PyTorch)", torch_bytes, "", "")]
     for name, file in onnx["files"].items():

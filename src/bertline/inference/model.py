@@ -34,8 +34,8 @@ __all__ = [
     "WordVectors",
 ]  # fmt: skip
 
+# Labels that the printed form of a model lists.
 _MOST_LABELS = 6
-"""Labels that the printed form of a model lists."""
 BLANK = re.compile(r"_{2,}|\[MASK\]")
 """A blank in a text."""
 

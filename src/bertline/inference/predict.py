@@ -294,7 +294,6 @@ def _columns_read(first: Record, inputs: list[InputColumn], columns: FileColumns
 def _task_of(
     model: LoadedModel, layout: TableLayout, documents: DocumentsFile | None, how: Predicting, num_threads: int
 ) -> tuple[TaskPredictor, int]:
-    """Return the task, for retrieval with the documents that it searches, and the number of truncated documents."""
     if model.task is None:
         raise ArtifactError(
             f"{model.name} cannot classify or answer: it has no task. Load artifacts/export/TASK instead, or ask for "
@@ -316,7 +315,6 @@ def _task_of(
 def _searching(
     task: TaskPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
 ) -> tuple[SearchedDocuments, int]:
-    """Read and encode the documents; return a task that searches them, and the number of truncated documents."""
     ids: list[str] = []
     is_text = row_files.format_read(documents.path, layout) == "txt"
     records = progress(row_files.read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
@@ -370,7 +368,6 @@ def _with_output(
 
 
 def _digest_of(model: LoadedModel) -> str:
-    """Return the digest of everything that determines the model's predictions."""
     if isinstance(model, LoadedLinearModel):
         return sha256_of_path(model.folder)
     digest = hashlib.blake2b(digest_size=16)

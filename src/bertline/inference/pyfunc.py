@@ -183,7 +183,6 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
 
 
 def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int | None) -> list[list[Any]]:
-    """Return the checked values of each column; errors name row and column."""
     names = [str(column.name) for column in columns]
     unknown = [str(name) for name in table.columns if name not in names]
     if unknown:

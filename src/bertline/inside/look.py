@@ -23,22 +23,25 @@ from bertline.inference.model import BLANK, Inside, LoadedModel
 from bertline.modeling.families import FAMILIES
 from bertline.tokenization.vocabulary import MASK
 
+# Attention weights, queries, keys and values of a page of 24 layers of 16 heads with 64 channels
+# and 64 tokens.
 _MAX_NUMBERS = 4 * 24 * 16 * 64 * 64
-"""Attention weights, queries, keys and values of a page of 24 layers of 16 heads with 64 channels and 64 tokens."""
+# Attention weights of a page without queries, keys and values, which takes as much room.
 _MAX_WEIGHTS = 4_000_000
-"""Attention weights of a page without queries, keys and values, which takes as much room."""
+# Numbers of a page of 12 layers of 12 heads and 32 tokens, and their characters; each further
+# number has one.
 _ROOM = 1_100_000, 900_000
-"""Numbers of a page of 12 layers of 12 heads and 32 tokens, and their characters; each further number has one."""
+# A page with fewer numbers than this has room for eight times the precision.
 _FEW = 1 << 18
-"""A page with fewer numbers than this has room for eight times the precision."""
+# Steps to whose multiples numbers are rounded; those of vectors follow from the room that is left.
 _STEPS = {"scores": 0.01, "similarity": 0.01, "map": 0.01}
-"""Steps to whose multiples numbers are rounded; those of vectors follow from the room that is left."""
+# Multiple of a step that a number is at most: it has 16 bits, and the three digits of a step may
+# round it down.
 _LARGEST = 32_000
-"""Multiple of a step that a number is at most: it has 16 bits, and the three digits of a step may round it down."""
 _BY_HEAD = ("query", "key", "value")
 _NUM_GUESSES = 4
+# Less than any page shows; the logarithm of 0 would be no number.
 _LEAST_PROBABILITY = 1e-12
-"""Less than any page shows; the logarithm of 0 would be no number."""
 _NO_VECTORS = (
     "{title} computes attention in a class of transformers, which returns its probabilities alone, so there are no "
     "queries, keys and values here; families that load into BertModel ({own}) have them."
