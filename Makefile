@@ -21,7 +21,6 @@ help:            ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
-	@$(BIN)/bertline plan plan.pipeline=true
 	@dvc repro; status=$$?; $(BIN)/python -m bertline.cli.repro_end $$status; exit $$status
 
 # One thread each: there is a process of pytest for every core. Each begins with a half of the tests, in their order, and

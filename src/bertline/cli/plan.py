@@ -1,21 +1,18 @@
 """plan: forecast what the current configuration needs, without a GPU."""
 
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bertline import planning
 from bertline.cli.composition import composing
-from bertline.cli.overrides import LOCAL
 from bertline.config import PipelineConfig, sections_in
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import read_json, sha256_of_json, write_json
+from bertline.foundation.files import sha256_of_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
 from bertline.run.provenance import locked_stages
-from bertline.run.stage import forecast_file
 
 RECORDS = Path("benchmarks/results")
 
@@ -32,14 +29,6 @@ def plan(composed: dict[str, Any]) -> None:
     """
     asked = validate(planning.PlanConfig, composed["plan"], where="plan")
     config = sections_in(composed)
-    if asked.pipeline:
-        if LOCAL.exists():
-            say("Choices of your own are kept in conf/local: `bertline plan` forecasts their pretraining.")
-            return
-        line, seconds = default_pipeline()
-        write_json(forecast_file(config), seconds)
-        say(line)
-        return
     if (family := FAMILIES[config.model.family]).wrapping is not None:
         raise ConfigError(
             f"model.family is {family.title}, but plan knows the memory and the operations of BERT's layers alone. "
@@ -72,27 +61,3 @@ def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[pla
     return training, planning.forecast(
         training, hardware, text, num_devices=asked.num_devices, measurements=measurements
     )
-
-
-def default_pipeline() -> tuple[str, dict[str, float]]:
-    """Return the forecast of the default pipeline on this machine, from records of benchmarks/default_run.py, as a line
-    and as seconds of each stage.
-
-    What trains is scaled by the FLOP/s of large matrix products; reading text and writing reports is not. Between
-    precisions only pretraining is scaled: the products of fine-tuning are too small to gain from bf16.
-    """
-    machine = planning.this_machine("auto", num_threads=None)
-    precision, flops = machine.attention_device("auto").precision, machine.bf16_flops or machine.fp32_flops
-    records = [read_json(path) for path in sorted(RECORDS.glob("default_run_*.json"))]
-    record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))
-    run, slower = record["runs"][0], record["matmul_flops"] / flops
-    took = run["seconds"]
-    between_s = (run["wall_s"] - sum(took.values())) / len(took)  # DVC's own work
-    scaled = ("pretrain", "sweep") if record["precision"] == precision else ("pretrain",)
-    seconds = {name: s * (slower if name.startswith(scaled) else 1.0) + between_s for name, s in took.items()}
-    line = (
-        f"The default pipeline takes about {max(1, round(sum(seconds.values()) / 60))} minutes on this machine when "
-        f"nothing else runs ({machine.num_threads} threads, {precision}, {flops / 1e9:,.0f} GFLOP/s), "
-        f"{max(1, round(run['seconds']['pretrain'] * slower / 60))} of them pretraining. What is up to date is skipped."
-    )
-    return line, seconds

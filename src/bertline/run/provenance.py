@@ -22,14 +22,10 @@ except ImportError:  # PyYAML was built without libyaml
 
 from bertline.evaluation.facts import PROVENANCE_NAME
 from bertline.foundation.files import sha256_of_path, write_json
-from bertline.foundation.mappings import value_at
 from bertline.foundation.parallel import processor_name, usable_cores
-from bertline.run.identity import IDENTITY
-from bertline.stages.base import ENCODERS
 from bertline.stages.registry import stage_named
 from bertline.training.config import RuntimeConfig
 
-_PRETRAINED = stage_named("pretrain").output_of(None)
 _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
 
 
@@ -104,37 +100,6 @@ def locked_stages() -> dict[str, Any]:
     lock = Path("dvc.lock")
     content = yaml.load(lock.read_text(encoding="utf-8"), _LockLoader) if lock.exists() else None  # noqa: S506
     return (content or {}).get("stages") or {}
-
-
-def stages_due(outputs: Mapping[str, Path], params: Mapping[str, Any]) -> list[str]:
-    """Return the stages that DVC has still to run, of those with these outputs, as far as dvc.lock tells.
-
-    The first one is running. Of the others, those run that are not recorded, were made with other `params` or of other
-    content, or read what one of these writes.
-    """
-    lock = locked_stages()
-    made = {out["path"]: out.get("md5") for entry in lock.values() for out in entry.get("outs", [])}
-    due: dict[str, Path] = {}
-    for name, output in outputs.items():
-        entry = lock.get(name, {})
-        digests = {dep["path"]: dep.get("md5") for dep in entry.get("deps", [])}
-        # A pointer of `encoders` changes with the encoder, not whenever that stage runs.
-        read = [_PRETRAINED if Path(path).parent == ENCODERS else Path(path) for path in digests]
-        recorded = entry.get("params", {}).get("params.yaml", {})
-        if (
-            not (due and entry)
-            or any(value_at(params, key) != value for key, value in recorded.items())
-            or any(_md5_now(path, made) not in (None, md5) for path, md5 in digests.items())
-            or any(out in (path, *path.parents) or path in out.parents for path in read for out in due.values())
-        ):
-            due[name] = output
-    return list(due)
-
-
-def _md5_now(path: str, made: Mapping[str, str | None]) -> str | None:
-    """Return the digest of what a stage reads, if that is known."""
-    is_identity = Path(path).parent == IDENTITY and Path(path).exists()
-    return md5_of_path(Path(path)) if is_identity else made.get(path)
 
 
 def _git(*arguments: str) -> str | None:

@@ -266,7 +266,7 @@ def open_stage(
     inputs |= {key: Path(path) for key, path in watched["data"].items()}
     run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
     if under_dvc:
-        say(_place(run, composed))
+        say(_place(run))
     with nullcontext() if run.is_long else held(run.folder):
         is_finished = not (run.is_long or under_dvc) and read_status(run.folder).state == "finished"
         run.is_done = is_finished and finished_status(run.folder) is not None
@@ -347,23 +347,10 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _place(run: StageRun, composed: Mapping[str, Any]) -> str:
-    """Return how far the whole pipeline is, `stage 9 of 15, about 8 min left`; the time where `plan` forecast it."""
-    outputs = {stage.full_name(task): stage.output_of(task) for stage, task in stages_of(run.config)}
-    place = list(outputs).index(run.name)
-    text = f"stage {place + 1} of {len(outputs)}"
-    file = forecast_file(run.config)
-    seconds = files.read_json(file) if file.exists() else {}
-    due = provenance.stages_due(dict([*outputs.items()][place:]), composed)
-    if not seconds.keys() >= set(due):
-        return text
-    return f"{text}, about {max(1, round(sum(seconds[name] for name in due) / 60))} min left"
-
-
-def forecast_file(config: PipelineConfig) -> Path:
-    """Return the file for the seconds that `plan` expects each stage of a configuration to take."""
-    key = files.sha256_of_json(without_untracked(to_mapping(config)))[:12]
-    return Path(config.runtime.runs_folder) / "plan" / key / "seconds.json"
+def _place(run: StageRun) -> str:
+    """Return how far the whole pipeline is, `stage 9 of 15`."""
+    names = [stage.full_name(task) for stage, task in stages_of(run.config)]
+    return f"stage {names.index(run.name) + 1} of {len(names)}"
 
 
 def _node(stage: Stage, config: PipelineConfig) -> Node:

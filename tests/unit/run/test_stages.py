@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from bertline.foundation.files import write_json
-from bertline.foundation.mappings import value_at
-from bertline.run.provenance import stages_due
 from bertline.stages.base import ENCODERS, HEADLINE, METRICS, Stage
 from bertline.stages.registry import STAGES
 
@@ -64,69 +58,3 @@ def test_the_pointers_of_the_tasks_depend_on_the_pretrained_encoder_and_nothing_
 
 def test_the_registry_has_the_order_in_which_dvc_runs_the_stages() -> None:
     assert [stage.name for stage in STAGES] == [name for name in DVC if name in {stage.name for stage in STAGES}]
-
-
-OUTPUTS = {
-    stage.full_name(task): Path(stage.output.format(task=task))
-    for stage in STAGES
-    for task in (("a", "b") if stage.per_task else (None,))
-}
-FINISHED = {"tasks": {"a": {"rows": 1}, "b": {"rows": 1}}, "model": {"size": 1}, "sweep": {"seeds": 3}}
-"""The configuration that dvc.lock records."""
-
-
-@pytest.fixture
-def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stages in dvc.lock, of a finished pipeline of two tasks; written by `json.dump`, which YAML reads."""
-    monkeypatch.chdir(tmp_path)
-    stages: dict[str, Any] = {
-        "configure": {"outs": [{"path": "params.yaml", "md5": "1"}]},
-        "encoders": {"deps": [{"path": "artifacts/pretrain", "md5": "1"}]},
-    }
-    for stage in STAGES:
-        for task in ("a", "b") if stage.per_task else (None,):
-            read = [f"artifacts/identity/{stage.full_name(task)}.json", *stage.inputs_of(task)]
-            sections = [section.format(task=task) for section in stage.sections]
-            stages[stage.full_name(task)] = {
-                "deps": [{"path": path, "md5": "1"} for path in read],
-                "params": {"params.yaml": {key: value for key in sections if (value := value_at(FINISHED, key))}},
-                "outs": [{"path": stage.output.format(task=task), "md5": "1"}],
-            }
-    return stages
-
-
-@pytest.mark.parametrize(
-    ("running", "changed", "rest"),
-    [
-        ("export", {}, []),
-        ("sweep@b", {}, ["evaluate", "export"]),
-        ("sweep@a", {}, ["evaluate", "export"]),
-        ("sweep@a", {"tasks.b.rows": 2}, ["sweep@b", "evaluate", "export"]),
-        ("task_data@a", {"tasks.a.rows": 2}, ["sweep@a", "evaluate", "export"]),
-        ("pretrain", {"model.size": 2}, ["sweep@a", "sweep@b", "evaluate", "export"]),
-        ("sweep@a", {"sweep.seeds": 5}, ["sweep@b", "evaluate", "export"]),
-        ("tokenizer", {}, ["examples", "pretrain", "sweep@a", "sweep@b", "evaluate", "export"]),
-    ],
-)
-def test_of_the_stages_ahead_those_are_due_whose_inputs_or_settings_changed(lock, running, changed, rest) -> None:
-    configured = copy.deepcopy(FINISHED)
-    for key, value in changed.items():
-        section, _, name = key.rpartition(".")
-        value_at(configured, section)[name] = value
-    Path("dvc.lock").write_text(json.dumps({"stages": lock}))
-    names = list(OUTPUTS)
-    assert stages_due({name: OUTPUTS[name] for name in names[names.index(running) :]}, configured) == [running, *rest]
-
-
-def test_a_stage_that_dvc_does_not_know_or_whose_code_or_input_is_another_is_due(lock) -> None:
-    ahead = {name: OUTPUTS[name] for name in ("task_data@b", "sweep@a", "sweep@b", "evaluate")}
-    for spoil in (
-        lambda: lock.pop("sweep@a"),
-        lambda: write_json(Path("artifacts/identity/sweep@a.json"), {"code": {}}),
-    ):
-        spoil()
-        Path("dvc.lock").write_text(json.dumps({"stages": lock}))
-        assert "sweep@a" in stages_due(ahead, FINISHED)
-    assert stages_due(OUTPUTS, FINISHED)[1:2] == ["tokenizer"]
-    Path("dvc.lock").unlink()
-    assert stages_due(OUTPUTS, FINISHED) == list(OUTPUTS), "a first run"
