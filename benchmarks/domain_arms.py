@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import repository_source  # noqa: F401
 
+from bertline.encoders.loading import load_encoder, save_model
 from bertline.foundation.manifests import read_manifest
-from bertline.modeling.huggingface import load_encoder, save_model
 from bertline.tasks.stored_rows import COLLECTION, Documents, read_rows
 from bertline.tokenization.storage import copy_tokenizer
 

@@ -39,8 +39,8 @@ from bertline.foundation.parallel import processor_name
 from bertline.kinds.base import HeadSettings
 from bertline.kinds.classification import EncodedTexts
 from bertline.modeling.bert import BertForSequenceClassification
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import read_config
 from bertline.modeling.initialization import initialize
 from bertline.tasks.stored_rows import TextRows
 from bertline.training.devices import resolve_machine
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace, side: str) -> tuple[dict[str, Tensor], Cl
     shares = 1 / np.arange(10, vocab_size + 5)
     ids = 5 + random.choice(vocab_size - 5, (num_rows, LENGTH), p=shares / shares.sum())
     rows = TextRows([*map(str, range(num_rows))], [""] * num_rows, None, random.integers(0, 2, num_rows))
-    pad_id = read_config(minilm_folder())[2] if is_minilm else 1
+    pad_id = Checkpoint.open(minilm_folder()).pad_token_id if is_minilm else 1
     sequences = assemble(list(ids), [LENGTH] * num_rows, pad_id=pad_id)
     split = TaskSplit(rows=rows, encoded=EncodedTexts(sequences, np.arange(num_rows), rows.labels))
     runtime = runtime_config(arguments.threads)

@@ -165,7 +165,7 @@ def score(folder: Path, flavour: str, seed: int, split: str, tasks: Sequence[str
     from bertline.encoders.loading import load_model
     from bertline.finetuning.finetune import fine_tune
     from bertline.finetuning.job import FineTuningJob, TaskSplit
-    from bertline.modeling.huggingface import has_mlm_head
+    from bertline.modeling.checkpoint import Checkpoint
     from bertline.pretraining.module import PreTrainingLosses
     from bertline.pretraining.objectives.base import Mlm
     from bertline.pretraining.plan import Plan
@@ -178,7 +178,7 @@ def score(folder: Path, flavour: str, seed: int, split: str, tasks: Sequence[str
     encoder, config = place / "run/result", composed()
     machine, tokenizer = resolve_machine(config.runtime, "auto"), Tokenizer.load(encoder)
     found: dict[str, Any] = {}
-    if has_mlm_head(encoder):
+    if Checkpoint.open(encoder).has_mlm_head:
         model: Any = load_model(encoder, "mlm")
         probe = ValidationProbe(
             PreTrainingLosses(model, Mlm(kind="mlm")), examples_of(folder, "roberta"), Plan.of(config.pretrain),

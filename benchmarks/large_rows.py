@@ -28,10 +28,10 @@ import numpy as np
 import psutil
 import repository_source  # noqa: F401
 
+from bertline.encoders.loading import save_model
 from bertline.foundation.parallel import processor_name
 from bertline.modeling.bert import BertModel
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,10 +20,11 @@ from bare_configuration import build, section
 from records import facts_of
 from trainer_muon import MuonAndAdamW
 
+from bertline.encoders.loading import save_model
 from bertline.examples.store import ExampleStore
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.modeling.huggingface import load_with_head
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig, PretrainConfig
 from bertline.pretraining.data import MaskedExamples

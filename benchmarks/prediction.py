@@ -37,9 +37,8 @@ import torch
 from finetuning import minilm_folder
 from records import device_name
 
-from bertline.encoders.loading import load_model
+from bertline.encoders.loading import load_model, save_model
 from bertline.foundation.manifests import versions_of
-from bertline.modeling.huggingface import save_model
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 

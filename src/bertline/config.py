@@ -130,25 +130,22 @@ def _broken_family_rules(config: PipelineConfig) -> Iterator[str]:
     """Check what the pretraining of a family cannot do."""
     from bertline.modeling.families import FAMILIES
 
-    family, pretrain = FAMILIES[config.model.family], config.pretrain
-    # For each key: what is found, what cannot be, and what can.
-    objective, families = config.objective.kind, config.objective.families
+    family, families = FAMILIES[config.model.family], config.objective.families
     instead = "mlm" if "bert" in families else f"mlm, or a model of {FAMILIES[next(iter(families))].title}"
-    found: dict[str, tuple[str | None, bool, str]] = {
-        "objective.kind": (objective, config.model.family not in families, instead)
-    }
-    if family.wrapping is not None:
-        optimizer, tokenizer, packing = config.optimizer.kind, config.tokenizer.kind, config.runtime.packing
-        embeddings = pretrain.initial_embeddings
-        found |= {
-            "optimizer.kind": (optimizer, optimizer == "muon", "adamw"),
-            "tokenizer.kind": (tokenizer, tokenizer == "extended", "trained or existing"),
-            "pretrain.initial_embeddings": (embeddings, embeddings is not None, "null"),
-            "runtime.packing": (packing, packing == "on", "off"),
-        }
-    for key, (value, is_impossible, instead) in found.items():
-        if is_impossible:
-            yield f"{key} is {value}, which the pretraining of {family.title} does not have. Use {instead}."
+    optimizer, tokenizer, packing = config.optimizer.kind, config.tokenizer.kind, config.runtime.packing
+    embeddings = config.pretrain.initial_embeddings
+    has_embeddings = embeddings is None or family.can("initial_embeddings")
+    # For each key: what is found, whether that can be, and what can.
+    found = (
+        ("objective.kind", config.objective.kind, config.model.family in families, instead),
+        ("optimizer.kind", optimizer, optimizer != "muon" or family.can("muon"), "adamw"),
+        ("tokenizer.kind", tokenizer, tokenizer != "extended" or family.can("new_words"), "trained or existing"),
+        ("pretrain.initial_embeddings", embeddings, has_embeddings, "null"),
+        ("runtime.packing", packing, packing != "on" or family.can("packing"), "off"),
+    )
+    for key, value, is_possible, other in found:
+        if not is_possible:
+            yield f"{key} is {value}, which the pretraining of {family.title} does not have. Use {other}."
 
 
 def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:

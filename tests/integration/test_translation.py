@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from bertline.modeling.huggingface import save_model
+from bertline.encoders.loading import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.counting import count_words
 from bertline.tokenization.storage import save_tokenizer

@@ -28,8 +28,8 @@ from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.inside.look import facts_of
 from bertline.kinds.base import LossOptions
 from bertline.kinds.retrieval import Found
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.families import FAMILIES
-from bertline.modeling.huggingface import read_config
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, finish
@@ -145,7 +145,7 @@ def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_ba
         mapping = json.loads(config.read_text())
         config.write_text(json.dumps({**mapping, "pad_token_id": None}))
         assert read(tmp_path / "theirs", head).state_dict().keys() == model.state_dict().keys()
-        assert read_config(tmp_path / "theirs")[2] == 1
+        assert Checkpoint.open(tmp_path / "theirs").pad_token_id == 1
         config.write_text(json.dumps(mapping))
 
     names = {0: "a", 1: "b", 2: "c"} if head in ("sequence", "tokens") else None
@@ -155,8 +155,9 @@ def test_outputs_and_gradients_are_those_of_transformers_and_the_folder_comes_ba
     assert not any(info.values()), info
     for name, tensor in load_file(tmp_path / "theirs" / "model.safetensors").items():
         assert torch.equal(again.state_dict()[name], tensor), name
-    assert read_config(tmp_path / "ours") == read_config(tmp_path / "theirs")
-    assert read_config(tmp_path / "ours")[0].max_position_embeddings == NUM_POSITIONS
+    ours, theirs = (Checkpoint.open(tmp_path / name) for name in ("ours", "theirs"))
+    assert (ours.config, ours.vocab_size) == (theirs.config, theirs.vocab_size)
+    assert ours.config.max_position_embeddings == NUM_POSITIONS
 
 
 def trained(kind: str, folder: Path) -> Tokenizer:

@@ -24,9 +24,9 @@ from bertline.foundation.seeds import seed_for
 from bertline.foundation.validation import validate
 from bertline.kinds.base import HeadSettings
 from bertline.kinds.registry import task_kind
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES
-from bertline.modeling.huggingface import read_config
 from bertline.pretraining.data import expanded
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.probes import ValidationProbe
@@ -156,7 +156,7 @@ def test_an_encoder_without_a_head_starts_at_the_frequencies_and_learns(family, 
     for path in job.tokenizer_folder.iterdir():
         (tmp_path / "encoder" / path.name).write_bytes(path.read_bytes())
     start = tmp_path / "encoder"
-    job = dataclasses.replace(job, model=read_config(start)[0], start_from_folder=start)
+    job = dataclasses.replace(job, model=Checkpoint.open(start).config, start_from_folder=start)
     model: Any = build_model(job, tokenizer, tiny.machine())
     theirs: Any = transformers.AutoModel.from_pretrained(start)
     assert torch.equal(model.bert.word_embeddings, theirs.get_input_embeddings().weight)

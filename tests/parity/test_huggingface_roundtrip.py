@@ -12,9 +12,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import tiny
-from bertline.encoders.loading import load_model
+from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
-from bertline.modeling.huggingface import architecture_of, load_encoder, read_labels, save_model
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.initialization import initialize
 from tiny import load_pretraining_model
 
@@ -67,7 +67,7 @@ def test_transformers_loads_our_language_models_and_writes_the_same_names_and_va
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
         assert file.metadata() == {"format": "pt"}
-    assert architecture_of(tmp_path / "theirs") == kind.__name__
+    assert Checkpoint.open(tmp_path / "theirs").architecture == kind.__name__
     read = load_model(tmp_path / "theirs", "mlm")
     has_pooler = kind is BertForPreTraining
     assert isinstance(read, kind) and (read.bert.pooler is not None) == has_pooler
@@ -82,7 +82,7 @@ def test_transformers_loads_our_classifier_with_its_labels(tmp_path: Path) -> No
     assert reference.config.id2label == {0: "no", 1: "yes", 2: "ünsure"}
     assert reference.config.label2id == {"no": 0, "yes": 1, "ünsure": 2}
     assert reference.dropout.p == 0.4
-    assert read_labels(tmp_path) == ("no", "yes", "ünsure")
+    assert Checkpoint.open(tmp_path).labels == ("no", "yes", "ünsure")
     with torch.no_grad():
         torch.testing.assert_close(model(*sequences().values()), reference(**sequences()).logits, atol=1e-5, rtol=1e-5)
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import bertline
-from bertline.modeling.huggingface import load_encoder
+from bertline.encoders.loading import load_encoder
 from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import copy_tokenizer
 

@@ -153,7 +153,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "activation": (lambda f: change(f / "2_Dense/config.json", activation_function="os.system"), "is os.system"),
     "sizes": (lambda f: change(f / "2_Dense/config.json", out_features=10**12), "has weights of the shapes"),
     "sizes of another kind": (lambda f: change(f / "2_Dense/config.json", in_features="x"), "weights of the shapes"),
-    "pickle": (lambda f: (f / "2_Dense/model.safetensors").rename(f / "2_Dense/pytorch_model.bin"), "has no model"),
+    "pickle": (lambda f: (f / "2_Dense/model.safetensors").rename(f / "2_Dense/pytorch_model.bin"), "s is missing"),
     "torn": (lambda f: (f / "2_Dense/model.safetensors").write_bytes(b"12"), "not a whole safetensors file"),
     "length": (lambda f: change(f / "sentence_bert_config.json", max_seq_length="8"), "max_seq_length is '8'"),
     "encoder's task": (lambda f: change(f / "sentence_bert_config.json", transformer_task="x"), "transformer_task is"),

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from bertline.encoders.loading import save_model
 from bertline.foundation.files import write_json
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.modeling.huggingface import load_with_head
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.objectives.base import Mlm, Objective
 from bertline.pretraining.objectives.sentence_pairs import MlmNsp

@@ -31,10 +31,9 @@ from bertline.linear.features import (
     standardised,
 )
 from bertline.linear.model import Clipped, one_thread
-from bertline.modeling.text_vectors import pooling_of
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
-from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, evaluating
 
 Vectors = NDArray[np.float32]
@@ -75,8 +74,9 @@ class FrozenEncoder:
     """
 
     def __init__(self, folder: Path, machine: Machine, *, max_length: int) -> None:
-        self.tokenizer = Tokenizer.load(folder)
-        self.pooling = pooling_of(folder)
+        self._checkpoint = Checkpoint.open(folder)
+        self.tokenizer = self._checkpoint.tokenizer
+        self.pooling = self._checkpoint.pooling
         self._folder, self._machine, self._max_length = folder, machine, max_length
         self._read: dict[str, Vectors] = {}
 
@@ -132,7 +132,7 @@ class FrozenEncoder:
 
     @cached_property
     def _model(self) -> Any:
-        return load_encoder(self._folder).to(self._machine.device)
+        return load_encoder(self._checkpoint).to(self._machine.device)
 
     def _static(self, wanted: Iterable[Sequence[int]]) -> Vectors:
         """Return the table of static vectors [V, D], in which those of some tokens are computed."""
@@ -262,7 +262,7 @@ def text_features(name: Name, given: BaselineInputs, train: Any) -> dict[str, Ca
 
 
 def unit_features(given: BaselineInputs) -> Callable[[Any], Vectors]:
-    """Return a function from rows to vectors of length 1, pooled as the encoder's folder says (`pooling_of`)."""
+    """Return a function from rows to vectors of length 1, pooled as the encoder's folder says."""
     assert given.encoder is not None
     vectors = given.encoder.choices([])[given.encoder.pooling]
     return lambda rows: of_both_texts([unit(vectors(texts)) for texts in columns(rows)])

@@ -298,9 +298,9 @@ def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, A
     if rates == ["auto"] and any(one.startswith("sweep.fine_tuning.learning_rate=") for one in given_overrides()):
         rates = [sweep["fine_tuning"]["learning_rate"]]
     elif rates == ["auto"]:
-        from bertline.modeling.huggingface import read_config  # loads torch
+        from bertline.modeling.checkpoint import Checkpoint
 
-        widths = {read_config(encoder)[0].hidden_size for encoder in encoders}
+        widths = {Checkpoint.open(encoder).config.hidden_size for encoder in encoders}
         rates = sorted({float(f"{min(BASE_RATE * (BASE_WIDTH / w) ** 2, LARGEST_RATE):.1g}") for w in widths})
     sweep = {**sweep, "fine_tuning": {**sweep["fine_tuning"], "learning_rate": rates[0]}}
     if len(rates) > 1 and composed["trials"] is None:

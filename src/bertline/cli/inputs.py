@@ -23,7 +23,7 @@ from bertline.foundation.validation import validate
 from bertline.run.identity import at_hand
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import read_vocabulary, resolve_folder
+from bertline.tokenization.vocabulary import read_vocabulary
 
 _DOCSTRINGS = (64, 64)
 _NOT_AT_HAND = (128, 512)
@@ -154,9 +154,9 @@ def size_of_checkpoint(start_from: str | None, revision: str | None, key: str) -
 
 @cache
 def _sizes(start_from: str, revision: str | None) -> dict[str, Any]:
-    from bertline.modeling.huggingface import read_config
+    from bertline.modeling.checkpoint import Checkpoint
 
-    return dataclasses.asdict(read_config(resolve_folder(start_from, revision))[0])
+    return dataclasses.asdict(Checkpoint.open(start_from, revision).config)
 
 
 def check_start(config: PipelineConfig) -> None:
@@ -172,27 +172,24 @@ def check_start(config: PipelineConfig) -> None:
         refuse_same_encoders("sweep.encoders", ((name, Path(name).expanduser()) for name in named))
     if start is None or not Path(start).expanduser().is_dir():
         return
-    folder = Path(start).expanduser()
+    from bertline.modeling.checkpoint import Checkpoint
     from bertline.modeling.huggingface import require_whole_checkpoint
-    from bertline.pretraining.start import refuse_misfits, shape_differences, vocabulary_differences
+    from bertline.pretraining.start import misfits, refuse_misfits
 
-    require_whole_checkpoint(folder)
+    checkpoint = Checkpoint.open(start)
+    require_whole_checkpoint(checkpoint)
     if not config.pretrains:
         return
-    problems = shape_differences(config.model, folder)
-    tokenizer = config.tokenizer
+    tokenizer, vocab = config.tokenizer, None
     if isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) and tokenizer.path is not None:
-        vocabulary = Path(tokenizer.path).expanduser()
-        if vocabulary.exists():
-            is_folder = vocabulary.is_dir()
-            tokens = Tokenizer.load(vocabulary).vocab if is_folder else read_vocabulary(vocabulary).tokens
-            differences = vocabulary_differences(tokens, folder)
-            problems += [f"tokenizer.path is {tokenizer.path}: {difference}" for difference in differences]
-    refuse_misfits(folder, problems)
+        path = Path(tokenizer.path).expanduser()
+        if path.exists():
+            vocab = Tokenizer.load(path).vocab if path.is_dir() else read_vocabulary(path).tokens
+    refuse_misfits(checkpoint, misfits(checkpoint, config.model, vocab))
     marked = [name for name, task in config.tasks.items() if getattr(task, "shared_tokens", "plain") == "marked"]
     marked = [name for name in marked if config.tasks[name].start_from is None]
-    if marked and not Tokenizer.load(folder).is_wordpiece:
+    if marked and not checkpoint.tokenizer.is_wordpiece:
         raise ConfigError(
             f"tasks.{marked[0]}.shared_tokens is marked, which needs a WordPiece tokenizer, and that of "
-            f"pretrain.start_from, {folder}, is {Tokenizer.load(folder).description}. Set it to plain."
+            f"pretrain.start_from, {checkpoint.folder}, is {checkpoint.tokenizer.description}. Set it to plain."
         )

@@ -29,7 +29,7 @@ def plan(composed: dict[str, Any]) -> None:
     """
     asked = validate(planning.PlanConfig, composed["plan"], where="plan")
     config = sections_in(composed)
-    if (family := FAMILIES[config.model.family]).wrapping is not None:
+    if not (family := FAMILIES[config.model.family]).can("forecast"):
         raise ConfigError(
             f"model.family is {family.title}, but plan knows the memory and the operations of BERT's layers alone. "
             "Try some steps instead: pretrain.max_steps=50 shows tokens per second and memory."

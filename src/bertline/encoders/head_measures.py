@@ -153,7 +153,7 @@ def offset_hits(treebank: Treebank) -> Bools:
     return (guessed == treebank.heads[:, None]) & (treebank.heads > 0)[:, None]
 
 
-def spread(sentences: Sequence[Any], count: int) -> list[Any]:
+def evenly_spread(sentences: Sequence[Any], count: int) -> list[Any]:
     """Return at most `count` sentences, evenly spread."""
     count = min(count, len(sentences))
     return [sentences[number * len(sentences) // count] for number in range(count)]

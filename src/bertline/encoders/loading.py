@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ConfigError
-from bertline.modeling import huggingface
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
-from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import FAMILIES, family_of
+from bertline.modeling.checkpoint import POOLER, Checkpoint
+from bertline.modeling.config import ModelConfig, Pooling
 from bertline.modeling.heads import (
     BertForQuestionAnswering,
     BertForTokenClassification,
     BertTextEncoder,
     BertVectorClassifier,
 )
-from bertline.modeling.huggingface import architecture_of, config_mapping, load_with_head, read_labels
+from bertline.modeling.huggingface import load_with_head, save_adopted
 from bertline.modeling.text_vectors import read_classifier
 from bertline.tokenization.storage import copy_tokenizer
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 Encoder: TypeAlias = "BertModel | WrappedEncoder"
 LanguageModel: TypeAlias = "MaskedLanguageModel | WrappedMaskedLM"
-Pooling = Literal["mean", "cls"]
 Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm", "detector"]
 """What a model computes: a label of a text (`sequence`) or of two (`pair`), labels of tokens, start and end of an
 answer, the vector of a text, tokens of blanks, tokens that were replaced (ELECTRA)."""
@@ -51,7 +49,7 @@ _CLASSES: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 def load_model(
-    folder: Path,
+    source: Checkpoint | Path,
     head: Head,
     *,
     num_outputs: int | None = None,
@@ -64,7 +62,7 @@ def load_model(
     """Load a fine-tuned model, or an encoder with a new head. The encoder is the attribute `bert`.
 
     Args:
-        folder: Folder of any family.
+        source: A checkpoint of any family, or its folder.
         head: The model's head.
         num_outputs: Number of labels, for a head that has them; None takes those of the folder.
         pooling: How `vectors` are made of hidden states; see `BertTextEncoder`.
@@ -76,41 +74,49 @@ def load_model(
     Raises:
         ArtifactError: The folder cannot be read, or its family has no such head.
     """
-    if head == "sequence" and not is_new and (read := read_classifier(folder)) is not None:
-        encoder = load_encoder(folder, attention=attention)
+    checkpoint = Checkpoint.open(source)
+    if head == "sequence" and not is_new and (read := read_classifier(checkpoint)) is not None:
+        encoder = load_encoder(checkpoint, attention=attention)
         return BertVectorClassifier(encoder, pooling=read[0], classifier=read[1], separators=read[2])
-    if family_of(folder)[0].wrapping is not None:
+    if checkpoint.family.wrapping is not None:
         from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
 
         dropouts = None if dropout_prob is None else (dropout_prob, dropout_prob)
         if head == "vectors":
-            return BertTextEncoder(load_wrapped_encoder(folder, dropout_probs=dropouts), pooling=pooling)
-        both = head == "mlm" and architecture_of(folder) == "BertForPreTraining"
+            return BertTextEncoder(load_wrapped_encoder(checkpoint, dropout_probs=dropouts), pooling=pooling)
+        both = head == "mlm" and checkpoint.architecture == "BertForPreTraining"
         kind = "pretraining" if both else head
-        return load_wrapped(folder, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
-    is_alone = architecture_of(folder) == "BertForMaskedLM" or family_of(folder)[0].model_type != "bert"
+        return load_wrapped(checkpoint, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
+    is_alone = checkpoint.architecture == "BertForMaskedLM" or checkpoint.family.model_type != "bert"
     make, drawn = _CLASSES.get(head, (BertForMaskedLM if is_alone else BertForPreTraining, ()))
     options: dict[str, Any] = {"attention": attention}
     if head == "vectors":
-        make, options["pooling"] = _text_encoder, pooling
+        make = partial(_text_encoder, with_pooler=checkpoint.family.has_pooler)
+        options["pooling"] = pooling
     elif head in ("sequence", "pair", "tokens"):
-        options["num_labels"] = num_outputs or len(read_labels(folder))
-        options["classifier_dropout"] = None if is_new else config_mapping(folder).get("classifier_dropout")
+        options["num_labels"] = num_outputs or len(checkpoint.labels)
+        options["classifier_dropout"] = None if is_new else checkpoint.settings.get("classifier_dropout")
     new_head = drawn if is_new else ()
-    return load_with_head(folder, partial(make, **options), new_head=new_head, dropout_prob=dropout_prob, seed=seed)
+    return load_with_head(checkpoint, partial(make, **options), new_head=new_head, dropout_prob=dropout_prob, seed=seed)
 
 
-def _text_encoder(config: ModelConfig, *, pooling: Pooling, **sizes: Any) -> BertTextEncoder:
-    return BertTextEncoder(BertModel(config, **sizes, with_pooler=FAMILIES[config.family].has_pooler), pooling=pooling)
+def _text_encoder(config: ModelConfig, *, pooling: Pooling, **settings: Any) -> BertTextEncoder:
+    return BertTextEncoder(BertModel(config, **settings), pooling=pooling)
 
 
-def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel | WrappedEncoder:
-    """Load the encoder of a folder of any family; see `modeling.huggingface.load_encoder`."""
-    if family_of(folder)[0].wrapping is not None:
+def load_encoder(source: Checkpoint | Path, *, attention: AttentionKind = "plain") -> BertModel | WrappedEncoder:
+    """Load the encoder of any checkpoint, without a pooler if it was saved with the masked language model head alone.
+
+    Others that lack a pooler get a random one, with a warning.
+    """
+    checkpoint = Checkpoint.open(source)
+    if checkpoint.family.wrapping is not None:
         from bertline.encoders.wrapped import load_wrapped_encoder
 
-        return load_wrapped_encoder(folder)
-    return huggingface.load_encoder(folder, attention=attention)
+        return load_wrapped_encoder(checkpoint)
+    is_alone = checkpoint.architecture == "BertForMaskedLM" or not checkpoint.family.has_pooler
+    with_pooler = not is_alone or checkpoint.has(f"{POOLER}dense.weight")
+    return load_with_head(checkpoint, partial(BertModel, attention=attention, with_pooler=with_pooler))
 
 
 def with_weights(model: LanguageModel, weights: Mapping[str, Tensor]) -> LanguageModel:
@@ -158,10 +164,10 @@ def save_student(teacher: Path, num_layers: int, folder: Path) -> None:
 
 
 def save_model(model: nn.Module, folder: Path, **settings: Any) -> None:
-    """Write config.json and weights so that transformers loads them; see `modeling.huggingface.save_model`."""
+    """Write config.json and weights so that transformers loads them; see `modeling.huggingface.save_adopted`."""
     if hasattr(model, "hf"):
         from bertline.encoders.wrapped import save_wrapped
 
         save_wrapped(model, folder, **settings)
     else:
-        huggingface.save_model(model, folder, **settings)
+        save_adopted(model, folder, **settings)

@@ -20,15 +20,15 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
-from bertline.modeling import weight_files
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import Encoded, EncodedInDetail, LanguageModelOutput
+from bertline.modeling.bert import EncodedInDetail, EncoderOutput, LanguageModelOutput
+from bertline.modeling.checkpoint import MLM_HEAD, POSITIONS, WEIGHTS_NAME, WRAPPER, Checkpoint, architecture_in
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, config_in, family_in
+from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in
 from bertline.modeling.heads import AnswerLogits
-from bertline.modeling.huggingface import config_from_huggingface, has_mlm_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import LayerDetail, gather_positions
+from bertline.modeling.weight_files import require_finite, write_weights
 from bertline.tokenization.tokenizer import Tokenizer
 
 _CLASSES = {
@@ -130,11 +130,11 @@ class WrappedEncoder(nn.Module):
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None, masks: None = None
-    ) -> Encoded:
+    ) -> EncoderOutput:
         """Encode sequences as `BertModel.forward` does."""
         output = self.hf(**self.inputs(input_ids, token_type_ids, attention_mask))
         states = output.last_hidden_state
-        return Encoded(states, getattr(output, "pooler_output", None), states)
+        return EncoderOutput(states, getattr(output, "pooler_output", None), states)
 
     def forward_in_detail(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
@@ -201,7 +201,7 @@ class WrappedMaskedLM(WrappedModel):
         """Compute vocabulary logits at every position, [B, S, V]."""
         return self._read(self.bert(input_ids, token_type_ids, attention_mask))
 
-    def _read(self, encoded: Encoded) -> LanguageModelOutput:
+    def _read(self, encoded: EncoderOutput) -> LanguageModelOutput:
         logits = self.mlm_logits(encoded.hidden_states)
         if (order := dict(self.head).get(_SENTENCE_ORDER)) is None:
             return LanguageModelOutput(logits)
@@ -242,58 +242,79 @@ class WrappedReplacedToken(WrappedMaskedLM):
 
 
 def load_wrapped(
-    folder: Path, head: str, *, num_outputs: int | None, is_new: bool, dropout_probs: Dropouts | None, seed: int
+    checkpoint: Checkpoint,
+    head: str,
+    *,
+    num_outputs: int | None,
+    is_new: bool,
+    dropout_probs: Dropouts | None,
+    seed: int,
 ) -> WrappedModel:
-    """Load a folder of a wrapped family with a head; see `encoders.load_model`. `pretraining` is both of ALBERT's."""
-    is_masked_lm = has_mlm_head(folder)
-    if head == "mlm" and not is_new and not is_masked_lm:
+    """Load a wrapped family with a head; see `encoders.load_model`. `pretraining` is both of ALBERT's."""
+    if head == "mlm" and not is_new and not checkpoint.has_mlm_head:
         raise ArtifactError(
-            f"{folder} has no masked language model head, so it fills no blanks: it is an encoder saved alone, or a "
-            "detector, as ELECTRA's discriminator. Take a folder with that head, or another kind of task."
+            f"{checkpoint.folder} has no masked language model head, so it fills no blanks: it is an encoder saved "
+            "alone, or a detector, as ELECTRA's discriminator. Take a folder with that head, or another kind of task."
         )
     settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
-    hf, encoder, drawn = _loaded(folder, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
+    hf, encoder, drawn = _loaded(checkpoint, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
     if head in ("mlm", "pretraining"):
         return WrappedMaskedLM(hf, encoder)
     model = WrappedModel(hf, encoder)
     for name, module in model.head if is_new else ():
         # A part of the masked language model's head stays (ModernBERT), one of another task's does not.
-        if not is_masked_lm or any(key.startswith(f"{name}.") for key in drawn):
+        if not checkpoint.has_mlm_head or any(key.startswith(f"{name}.") for key in drawn):
             initialize(module, model.bert.config, seed=seed_for(seed, name))
     return model
 
 
-def load_wrapped_encoder(folder: Path, *, dropout_probs: Dropouts | None = None) -> WrappedEncoder:
-    """Load the encoder of a folder of a wrapped family."""
-    return _loaded(folder, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)[1]
+def load_wrapped_encoder(checkpoint: Checkpoint, *, dropout_probs: Dropouts | None = None) -> WrappedEncoder:
+    """Load the encoder of a wrapped family."""
+    return _loaded(checkpoint, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)[1]
+
+
+def start_language_model(
+    config: ModelConfig, tokenizer: Tokenizer, head: str, checkpoint: Checkpoint | None, *, seed: int
+) -> WrappedMaskedLM:
+    """Return a model to pretrain, a checkpoint's or one with random weights; `head` as in `load_wrapped`.
+
+    A head that the checkpoint lacks is random.
+    """
+    if checkpoint is None:
+        return new_language_model(config, tokenizer, head, seed=seed)
+    is_new = not checkpoint.has(MLM_HEAD)
+    dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    model: Any = load_wrapped(checkpoint, head, num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
+    return model
 
 
 def start_replaced_token(
-    config: ModelConfig, tokenizer: Tokenizer, generator_width: float, *, folder: Path | None, seed: int
+    config: ModelConfig, tokenizer: Tokenizer, generator_width: float, checkpoint: Checkpoint | None, *, seed: int
 ) -> WrappedReplacedToken:
-    """Return ELECTRA's detector and generator: drawn, or those of a folder and of `generator/` in it.
+    """Return ELECTRA's detector and generator: drawn, or those of a checkpoint and of `generator/` in it.
 
     Raises:
-        ArtifactError: The folder has no generator.
+        ArtifactError: The checkpoint has no generator.
     """
-    if folder is not None:
-        if not (folder / GENERATOR).is_dir():
-            raise ArtifactError(
-                f"{folder} has no {GENERATOR}/, without which no token is replaced. Put the folder of the generator "
-                f"that belongs to this detector there, or continue with objective=mlm from a generator."
-            )
-        dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-        hf, encoder, _ = _loaded(folder, "detector", {}, is_new=False, dropout_probs=dropouts, seed=seed)
-        generator: Any = load_wrapped(
-            folder / GENERATOR, "mlm", num_outputs=None, is_new=False, dropout_probs=dropouts, seed=seed
+    if checkpoint is None:
+        sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
+        narrow: Any = {name: int(getattr(config, name) * generator_width) for name in sizes}
+        narrower = replace(config, **narrow, own={**config.own, **narrow})
+        detector = new_language_model(config, tokenizer, "pretraining", seed=seed)
+        generator = new_language_model(narrower, tokenizer, "mlm", seed=seed_for(seed, GENERATOR))
+        return WrappedReplacedToken(detector.hf, detector.bert, generator)
+    folder = checkpoint.folder / GENERATOR
+    if not folder.is_dir():
+        raise ArtifactError(
+            f"{checkpoint.folder} has no {GENERATOR}/, without which no token is replaced. Put the folder of the "
+            f"generator that belongs to this detector there, or continue with objective=mlm from a generator."
         )
-        return WrappedReplacedToken(hf, encoder, generator)
-    sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
-    narrow: Any = {name: int(getattr(config, name) * generator_width) for name in sizes}
-    narrower = replace(config, **narrow, own={**config.own, **narrow})
-    detector = new_language_model(config, tokenizer, "pretraining", seed=seed)
-    generator = new_language_model(narrower, tokenizer, "mlm", seed=seed_for(seed, GENERATOR))
-    return WrappedReplacedToken(detector.hf, detector.bert, generator)
+    dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    hf, encoder, _ = _loaded(checkpoint, "detector", {}, is_new=False, dropout_probs=dropouts, seed=seed)
+    read: Any = load_wrapped(
+        Checkpoint.open(folder), "mlm", num_outputs=None, is_new=False, dropout_probs=dropouts, seed=seed
+    )
+    return WrappedReplacedToken(hf, encoder, read)
 
 
 def new_language_model(config: ModelConfig, tokenizer: Tokenizer, head: str, *, seed: int) -> WrappedMaskedLM:
@@ -338,7 +359,7 @@ def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
         near = difflib.get_close_matches(name, settings, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise ArtifactError(f"model.{name} is not a setting of {family.title} in transformers.{hint}")
-    config = config_from_huggingface({**settings, **own, "architectures": None}, "model")[0]
+    config = architecture_in(family.config_to_bert({**settings, **own, "architectures": None}), family, "model")
     return {**asdict(config), "own": own if family.wrapping is not None else {}}
 
 
@@ -361,24 +382,27 @@ def save_wrapped(
     if encoder.config.type_vocab_size:
         hf.config.type_vocab_size = encoder.config.type_vocab_size  # marks of tokens add types
     tied = hf.all_tied_weights_keys
-    weight_files.write_weights(
-        {name: each for name, each in hf.state_dict().items() if name not in tied}, folder / weight_files.WEIGHTS_NAME
-    )
+    write_weights({name: each for name, each in hf.state_dict().items() if name not in tied}, folder / WEIGHTS_NAME)
     write_json(folder / CONFIG_NAME, json.loads(hf.config.to_json_string()))
     if isinstance(model, WrappedReplacedToken):
         save_wrapped(model.generator, folder / GENERATOR)
 
 
 def _loaded(
-    folder: Path, head: str, settings: dict[str, Any], *, is_new: bool, dropout_probs: Dropouts | None, seed: int
+    checkpoint: Checkpoint,
+    head: str,
+    settings: dict[str, Any],
+    *,
+    is_new: bool,
+    dropout_probs: Dropouts | None,
+    seed: int,
 ) -> tuple[Any, WrappedEncoder, list[str]]:
     """Return the model of transformers, its encoder, and the names of its weights that the folder does not have."""
-    sizes, vocab_size, pad_token_id = read_config(folder)
-    family, shapes = FAMILIES[sizes.family], weight_files.read_weight_shapes(folder)
+    sizes, family, folder, shapes = checkpoint.config, checkpoint.family, checkpoint.folder, checkpoint.shapes
     largest = max(size for shape in shapes.values() for size in shape)
     assert family.wrapping is not None  # others are not loaded here
-    counts = ["num_labels", "position_buckets", *["max_position_embeddings"] * (weight_files.POSITIONS in shapes)]
-    for key, value in config_in(folder).items():  # before memory is taken for what config.json says
+    counts = ["num_labels", "position_buckets", *["max_position_embeddings"] * (POSITIONS in shapes)]
+    for key, value in checkpoint.settings.items():  # before memory is taken for what config.json says
         if (key.endswith("_size") or key in counts) and isinstance(value, int) and value > largest:
             raise ArtifactError(f"{folder}: no weight has the size {value} that config.json gives {key}.")
     try:
@@ -394,7 +418,7 @@ def _loaded(
                 config.legacy = True  # the one of two equal heads that needs no word embeddings handed to it
             hf, found = _CLASSES[head].from_pretrained(
                 folder,
-                key_mapping={weight_files.WRAPPER: "", **family.wrapping.other_names},
+                key_mapping={WRAPPER: "", **family.wrapping.other_names},
                 config=config,
                 local_files_only=True,
                 use_safetensors=True,
@@ -409,11 +433,13 @@ def _loaded(
             f"{folder}: transformers makes no {family.title} of it ({reason}). Copy it again."
         ) from error
     _require_whole(folder, hf, found, is_new=is_new)
-    weight_files.require_finite(dict(hf.named_parameters()), folder)
+    require_finite(dict(hf.named_parameters()), folder)
     if dropout_probs is not None:
         hidden, attention = dropout_probs
         sizes = replace(sizes, hidden_dropout_prob=hidden, attention_probs_dropout_prob=attention)
-    encoder = WrappedEncoder(hf.eval().base_model, sizes, vocab_size=vocab_size, pad_token_id=pad_token_id)
+    encoder = WrappedEncoder(
+        hf.eval().base_model, sizes, vocab_size=checkpoint.vocab_size, pad_token_id=checkpoint.pad_token_id
+    )
     return hf, encoder, [*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])]
 
 

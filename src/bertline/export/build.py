@@ -16,9 +16,9 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
+from bertline.modeling.checkpoint import WEIGHTS_NAME
 from bertline.modeling.families import GENERATOR
 from bertline.modeling.text_vectors import CLASSIFIER, VectorSettings, write_sentence_transformer
-from bertline.modeling.weight_files import WEIGHTS_NAME
 from bertline.tokenization.storage import add_tokenizer_json, copy_tokenizer
 
 _KIND = "export"

@@ -21,15 +21,13 @@ from bertline.foundation.manifests import MANIFEST_NAME, versions_of
 from bertline.foundation.mappings import value_at
 from bertline.foundation.verdicts import outcome
 from bertline.kinds.usage import Usage
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, GENERATOR
-from bertline.modeling.huggingface import read_config
 from bertline.modeling.text_vectors import CLASSIFIER
-from bertline.modeling.weight_files import count_parameters
 from bertline.pretraining.objectives import objective_from
 from bertline.pretraining.objectives.base import LossTerm, Objective, shown_means
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
-from bertline.tokenization.tokenizer import Tokenizer
 
 _ENCODER_CONFIG = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain")
 _AGREEMENT = {
@@ -131,17 +129,17 @@ def read_card_facts(
         usage = finished.kind.usage(finished.calibration, pair=pair)
         is_on_vectors = (best / CLASSIFIER).is_dir()
         tasks[task], usages[task] = finished, usage_on_vectors(usage, best, pair=pair) if is_on_vectors else usage
-    model, vocab_size, _ = read_config(pretrain_folder)
+    encoder = Checkpoint.open(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("training", {})
     objective = training.get("objective")
     manifests = pipeline_facts.get("manifests") or {}
     return CardFacts(
         export=config,
-        model=model,
-        vocab_size=vocab_size,
-        tokenizer=Tokenizer.load(pretrain_folder).description,
-        num_parameters=count_parameters(pretrain_folder),
+        model=encoder.config,
+        vocab_size=encoder.vocab_size,
+        tokenizer=encoder.tokenizer.description,
+        num_parameters=encoder.num_parameters,
         params=pipeline_facts.get("params") or {},
         commit=pipeline_facts.get("commit"),
         corpus=manifests.get("corpus", {}),
@@ -153,7 +151,7 @@ def read_card_facts(
         results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
         tasks=tasks,
         usages=usages,
-        families={task: read_config(folder / "best")[0].family for task, folder in sweep_folders.items()},
+        families={task: Checkpoint.open(folder / "best").family.model_type for task, folder in sweep_folders.items()},
     )
 
 

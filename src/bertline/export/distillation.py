@@ -14,10 +14,9 @@ from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import warn
-from bertline.modeling.bert import Encoded
+from bertline.modeling.bert import EncoderOutput
+from bertline.modeling.checkpoint import WEIGHTS_NAME, Checkpoint
 from bertline.modeling.heads import AnswerLogits
-from bertline.modeling.huggingface import read_config
-from bertline.modeling.weight_files import WEIGHTS_NAME, count_parameters
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
@@ -40,7 +39,8 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
             scores[name] = result["arms"][arm]["test_mean"], result["arms"][arm]["test_std"]
     folders = {"student": student, "teacher": teacher}
     views = {name: load_view(folder, architecture_in(folder)) for name, folder in folders.items()}
-    max_length = min(NUM_TOKENS, *(read_config(folder)[0].max_position_embeddings for folder in folders.values()))
+    configs = [Checkpoint.open(folder).config for folder in folders.values()]
+    max_length = min(NUM_TOKENS, *(config.max_position_embeddings for config in configs))
     with tempfile.TemporaryDirectory() as place:
         fp32, int8 = Path(place) / "fp32.onnx", Path(place) / "int8.onnx"
         try:
@@ -57,7 +57,7 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
     for name, (score, spread) in scores.items():
         model = "student" if name == "student_alone" else name
         costs = {"megabytes": megabytes[model], **{f"ms_{size}": value for size, value in ms[model].items()}}
-        parameters = count_parameters(folders.get(name, student))
+        parameters = Checkpoint.open(folders.get(name, student)).num_parameters
         rows.append({"name": name, "parameters": parameters, **costs, "score": score, "spread": spread})
     ratios = {name: round(ms["teacher"]["32"] / ms[name]["32"], 3) for name in ms}
     return {
@@ -82,7 +82,7 @@ def score_of_graph(file: Path, folder: Path, task_folder: Path, metric: str) -> 
         arrays = {name: tensor.numpy() for name, tensor in zip(INPUT_NAMES, inputs, strict=True) if name in names}
         outputs = [torch.from_numpy(output) for output in session.run(None, arrays)]
         if architecture == "BertModel":
-            return Encoded(outputs[0], None, outputs[0])
+            return EncoderOutput(outputs[0], None, outputs[0])
         return AnswerLogits(*outputs) if len(outputs) > 1 else outputs[0]
 
     (model.bert if architecture == "BertModel" else model).forward = forward  # pooling is not in the graph

@@ -33,7 +33,7 @@ from bertline.foundation.files import read_json
 from bertline.foundation.parallel import processor_name
 from bertline.foundation.progress import warn
 from bertline.modeling.bert import set_attention
-from bertline.modeling.families import family_of
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.huggingface import CONFIG_NAME
 from bertline.tasks.conll import is_visible
 from bertline.tasks.entities import OUTSIDE
@@ -284,7 +284,7 @@ def export_onnx(
     try:
         write_onnx(view, folder / FP32)
     except (RuntimeError, ArtifactError) as error:
-        if family_of(folder)[0].wrapping is None:
+        if Checkpoint.open(folder).family.can("onnx"):
             raise
         shutil.rmtree(folder / FP32.parent, ignore_errors=True)
         reason = str(error).strip().partition("\n")[0]

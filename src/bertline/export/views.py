@@ -16,8 +16,9 @@ from bertline.encoders.loading import Head, load_encoder, load_model
 from bertline.encoding.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
+from bertline.modeling.checkpoint import Checkpoint
+from bertline.modeling.families import CONFIG_NAME
 from bertline.modeling.heads import pooled
-from bertline.modeling.huggingface import CONFIG_NAME, config_mapping, read_config
 from bertline.modeling.text_vectors import TextVectorModules, read_text_vector_modules
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -106,7 +107,7 @@ def architecture_in(folder: Path) -> Architecture:
     Raises:
         ArtifactError: There is none, or it cannot be exported.
     """
-    named = (config_mapping(folder).get("architectures") or ["nothing"])[0]
+    named = (Checkpoint.open(folder).settings.get("architectures") or ["nothing"])[0]
     if named not in OUTPUT_NAMES:
         raise ArtifactError(
             f"{folder / CONFIG_NAME} names {named}; export knows {', '.join(OUTPUT_NAMES)}. Make the folder again with "
@@ -124,7 +125,8 @@ def load_view(folder: Path, architecture: Architecture) -> ModelView:
         "BertForQuestionAnswering": "answers",
     }
     if architecture == "BertModel":
-        return ModelView(load_encoder(folder), architecture, read_text_vector_modules(folder)).eval()
+        checkpoint = Checkpoint.open(folder)
+        return ModelView(load_encoder(checkpoint), architecture, read_text_vector_modules(checkpoint)).eval()
     return ModelView(load_model(folder, heads.get(architecture, "mlm")), architecture).eval()
 
 
@@ -201,7 +203,7 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
     pair, ids = reference(*CHECKED_TEXTS[:2]), tokenizer.pair.sequence(first, second)
     of_first = tokenizer.pair.first_length(len(first), len(second))
     types = [0] * of_first + [1] * (len(ids) - of_first)
-    has_types = read_config(folder)[0].type_vocab_size > 1
+    has_types = Checkpoint.open(folder).config.type_vocab_size > 1
     if pair["input_ids"] != ids or (has_types and pair.get("token_type_ids") != types):
         raise ArtifactError(
             f"{folder}: transformers makes {dict(pair)} of a pair, bertline the ids {ids} and the types {types}. "
@@ -211,7 +213,7 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
 
 def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:
     """Return the checked texts as padded pairs, encoded by transformers."""
-    config = read_config(folder)[0]
+    config = Checkpoint.open(folder).config
     longest = min(_MAX_SEQUENCE, reference.model_max_length, config.max_position_embeddings)
     texts = [text for text in CHECKED_TEXTS if text]
     inputs = dict(

@@ -26,10 +26,9 @@ from bertline.finetuning.module import train
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import INPUT_NAMES, Batch, HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, EncodedTexts
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.heads import BertVectorClassifier
-from bertline.modeling.huggingface import read_config
 from bertline.modeling.losses import pair_similarity_loss
-from bertline.modeling.text_vectors import pooling_of
 from bertline.tokenization.tokenizer import Tokenizer
 
 _NEVER = -1e4
@@ -53,9 +52,10 @@ class TextsAsVectors(Classification):
     num_steps: int
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        pooling = pooling_of(folder)
+        checkpoint = Checkpoint.open(folder)
+        pooling = checkpoint.pooling
         encoder: Any = load_model(
-            folder, "vectors", pooling=pooling, dropout_prob=head.dropout_prob, attention=head.attention
+            checkpoint, "vectors", pooling=pooling, dropout_prob=head.dropout_prob, attention=head.attention
         )
         return BertVectorClassifier(encoder.bert, pooling=pooling, classifier=nn.Identity())
 
@@ -95,7 +95,7 @@ def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:
     The word embeddings stay as they are, and nothing is dropped: with few rows both cost accuracy.
     """
     kind = TextsAsVectors(job.kind.config, job.kind.labels)
-    num_layers = read_config(job.encoder_folder)[0].num_hidden_layers
+    num_layers = Checkpoint.open(job.encoder_folder).config.num_hidden_layers
     config = replace(
         job.config, learning_rate=_SHARE_OF_RATE * job.config.learning_rate, num_epochs=1, batch_size=BATCH_SIZE,
         dropout_prob=0.0, trained_layers=num_layers, reinitialized_layers=0, early_stopping_epochs=None, fewest_steps=0,

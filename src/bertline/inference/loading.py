@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -23,11 +22,10 @@ from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.tagging import TaggingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.linear.model import LINEAR_FILE, load_linear
-from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, config_mapping, read_config, read_labels
+from bertline.modeling.checkpoint import Checkpoint
+from bertline.modeling.families import CONFIG_NAME
 from bertline.modeling.text_vectors import CLASSIFIER, read_text_vector_modules
-from bertline.modeling.weight_files import read_weight_names
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
 
 # The fused kernel is never slower without gradients and in fp32.
@@ -60,24 +58,23 @@ def load_folder(name_or_folder: str, *, revision: str | None = None, device: str
         task = LinearTaskPredictor(finished.kind, finished.calibration, predictor)
         task.label_sets = finished.label_sets
         return LoadedLinearModel(task, title=title, folder=folder, name=name_or_folder)
-    architecture = architecture_of(folder)
-    tokenizer = Tokenizer.load(folder)
-    max_length = read_config(folder)[0].max_position_embeddings
+    checkpoint = Checkpoint.open(folder)
+    tokenizer, max_length = checkpoint.tokenizer, checkpoint.config.max_position_embeddings
     settings = folder / "tokenizer_config.json"
     # Positions beyond the maximum length that the tokenizer declares may be untrained.
     declared = read_object(settings, missing_ok=True).get("model_max_length") or max_length
     if not isinstance(declared, int | float) or declared < 1:
         raise ArtifactError(f"{settings}: model_max_length is {declared!r:.200}; expected a number, at least 1.")
     max_length = int(min(max_length, declared))
-    finished = read_task_file(folder) or _inferred_task(folder, max_length=max_length)
+    finished = read_task_file(folder) or _inferred_task(checkpoint, max_length=max_length)
     is_on_vectors = finished is None or (folder / CLASSIFIER).is_dir()
-    modules = read_text_vector_modules(folder) if is_on_vectors else None
+    modules = read_text_vector_modules(checkpoint) if is_on_vectors else None
     if finished is not None:
         model = finished.kind.load_model(folder, attention=_ATTENTION)
-    elif architecture in ("BertForPreTraining", "BertForMaskedLM"):
-        model = load_model(folder, "mlm", attention=_ATTENTION)
+    elif checkpoint.has_mlm_head:
+        model = load_model(checkpoint, "mlm", attention=_ATTENTION)
     else:
-        model = load_encoder(folder, attention=_ATTENTION)
+        model = load_encoder(checkpoint, attention=_ATTENTION)
     encoder: Any = getattr(model, "bert", model)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise ArtifactError(
@@ -95,7 +92,7 @@ def load_folder(name_or_folder: str, *, revision: str | None = None, device: str
     return LoadedModel(model, tokenizer, max_length=max_length, task=fine_tuned, name=name_or_folder, modules=modules)
 
 
-def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
+def _inferred_task(checkpoint: Checkpoint, *, max_length: int) -> FinishedTask | None:
     """Infer the task of a fine-tuned checkpoint from its config.json and the names of its weights.
 
     Classifiers truncate long texts, as is usual; token classification and question answering split them into windows.
@@ -105,12 +102,12 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
     Returns:
         The task; None for an encoder, and with a warning for regression of several numbers.
     """
-    settings = config_mapping(folder)
+    folder, settings = checkpoint.folder, checkpoint.settings
     problem_type = settings.get("problem_type")
-    weights = read_weight_names(folder)
-    if not {"classifier.weight", "qa_outputs.weight"} & weights:
+    is_classifier = checkpoint.has("classifier.weight")
+    if not is_classifier and not checkpoint.has("qa_outputs.weight"):
         return None
-    labels = read_labels(folder) if "classifier.weight" in weights else ()
+    labels = checkpoint.labels if is_classifier else ()
     base = {**_NEVER_TRAINED, "max_length": max_length}
     word_settings: dict[str, Any] = {
         "word_logits": "first",

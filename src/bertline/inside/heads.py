@@ -196,7 +196,7 @@ def ablate_language_model(model: LoadedModel, sentences: Sequence[ParsedSentence
     """
     if not hasattr(model.model, "mlm_logits"):
         raise ArtifactError(f"{model.name} has no masked language model head, so its loss cannot be measured.")
-    treebank = Treebank.of(measures.spread(sentences, count), model.tokenizer, max_length=model.max_length)
+    treebank = Treebank.of(measures.evenly_spread(sentences, count), model.tokenizer, max_length=model.max_length)
     documents = [treebank.documents[start] for start in treebank.starts[:-1]]
     if not _masked_losses(model, treebank)[:, 1].any():
         raise DataError(f"none of the tokens of {len(documents)} sentences was masked; give more (ablate).")
@@ -229,7 +229,7 @@ def ablate_classifier(model: LoadedModel, rows: Path, count: int) -> dict[str, A
         raise ArtifactError(f"{model.name} is no classifier of texts, but of the kind {model.kind}.")
     try:
         with rows.open(encoding="utf-8-sig", newline="") as file:
-            table = measures.spread(list(csv.DictReader(file)), count)
+            table = measures.evenly_spread(list(csv.DictReader(file)), count)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{rows} cannot be read ({error}); give a CSV file in UTF-8.") from error
     if not table or not {"text", "label"} <= table[0].keys():

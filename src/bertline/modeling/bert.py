@@ -22,7 +22,7 @@ from bertline.modeling.families import FAMILIES
 from bertline.modeling.layers import Embeddings, EncoderLayer, LayerDetail, activation
 
 
-class Encoded(NamedTuple):
+class EncoderOutput(NamedTuple):
     """Output of the encoder."""
 
     hidden_states: Tensor
@@ -49,7 +49,7 @@ class LanguageModelOutput(NamedTuple):
     nsp_logits: Tensor | None = None
     """[B, 2]; class 0 is the next segment, class 1 a random one."""
     before_last: Tensor | None = None
-    """See `Encoded`; no logits, but what an objective may read as well."""
+    """See `EncoderOutput`; no logits, but what an objective may read as well."""
 
 
 class BertModel(nn.Module):
@@ -90,7 +90,7 @@ class BertModel(nn.Module):
         token_type_ids: Tensor,
         attention_mask: Tensor | None = None,
         masks: TokenMasks | None = None,
-    ) -> Encoded:
+    ) -> EncoderOutput:
         """Encode sequences of at most `max_position_embeddings` positions.
 
         Args:
@@ -103,7 +103,7 @@ class BertModel(nn.Module):
         scope = padded_scope(attention_mask, masks)
         before_last = self._before_last_layer(self.embeddings(input_ids, token_type_ids, masks=masks), scope)
         hidden_states = self.layers[-1](before_last, scope)
-        return Encoded(hidden_states, self._pooled(hidden_states[:, 0]), before_last)
+        return EncoderOutput(hidden_states, self._pooled(hidden_states[:, 0]), before_last)
 
     def forward_pooled(
         self,
@@ -130,7 +130,7 @@ class BertModel(nn.Module):
         attention_mask: Tensor | None,
         positions: Tensor,
         masks: TokenMasks | None = None,
-    ) -> Encoded:
+    ) -> EncoderOutput:
         """Encode sequences, computing the last layer only at some positions and, for the pooler, the first one.
 
         The arguments are those of `forward`, and the positions [B, P], indices into S. Hidden states are returned at
@@ -139,14 +139,14 @@ class BertModel(nn.Module):
         scope = padded_scope(attention_mask, masks)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids, masks=masks), scope)
         if self.pooler is None:
-            return Encoded(self.layers[-1].forward_at(hidden_states, scope, positions), None, hidden_states)
+            return EncoderOutput(self.layers[-1].forward_at(hidden_states, scope, positions), None, hidden_states)
         with_first = torch.cat([positions, torch.zeros_like(positions[:, :1])], dim=1)
         read = self.layers[-1].forward_at(hidden_states, scope, with_first)
-        return Encoded(read[:, :-1], self._pooled(read[:, -1]), hidden_states)
+        return EncoderOutput(read[:, :-1], self._pooled(read[:, -1]), hidden_states)
 
     def forward_packed_at(
         self, rows: Mapping[str, Tensor], positions: Tensor, masks: TokenMasks | None = None
-    ) -> Encoded:
+    ) -> EncoderOutput:
         """Encode packed rows like `forward_at`; each sequence gives the same result as on its own.
 
         Args:
@@ -158,11 +158,13 @@ class BertModel(nn.Module):
         embedded = self.embeddings(rows["input_ids"], rows["token_type_ids"], rows["position_ids"], masks)
         hidden_states = self._before_last_layer(embedded, scope)
         if self.pooler is None:
-            return Encoded(self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0], None, hidden_states)
+            return EncoderOutput(
+                self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0], None, hidden_states
+            )
         with_first = torch.cat([positions, rows["first_positions"]])
         read = self.layers[-1].forward_packed_at(hidden_states, scope, with_first)[0]
         at_positions, first = read.split([len(positions), len(rows["first_positions"])])
-        return Encoded(at_positions, self._pooled(first), hidden_states)
+        return EncoderOutput(at_positions, self._pooled(first), hidden_states)
 
     def _pooled(self, first: Tensor) -> Tensor | None:
         return None if self.pooler is None else self._pooler_activation(self.pooler(first))
@@ -228,6 +230,11 @@ class MaskedLanguageModel(nn.Module):
         self.nsp_head = nn.Linear(config.hidden_size, 2) if self.uses_pooler else None
 
     @property
+    def head(self) -> list[tuple[str, nn.Module]]:
+        """The modules behind the encoder by name, that of the masked language model first."""
+        return [(name, module) for name, module in self.named_children() if module is not self.bert]
+
+    @property
     def attention(self) -> AttentionKind:
         """Attention kernel of the layers."""
         return self.bert.layers[0].attention
@@ -261,7 +268,7 @@ class MaskedLanguageModel(nn.Module):
         """Return vocabulary logits [..., V] for hidden states [..., H]."""
         return self.mlm_head(states, self.bert.word_embeddings)
 
-    def _read(self, encoded: Encoded) -> LanguageModelOutput:
+    def _read(self, encoded: EncoderOutput) -> LanguageModelOutput:
         """Apply the heads."""
         mlm_logits = self.mlm_logits(encoded.hidden_states)
         if self.nsp_head is None:

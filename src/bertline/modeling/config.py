@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+Pooling = Literal["mean", "cls"]
+"""How hidden states become the vector of a text."""
 _MOST_LAYERS, LARGEST_SIZE = 1000, 10_000_000
 """Bounds far above all that is trained: a damaged number would fill the memory before a weight is read."""
 

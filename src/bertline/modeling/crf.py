@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
-from bertline.modeling.weight_files import require_finite, write_weights
+from bertline.modeling.weight_files import read_tensors, write_weights
 
 CRF_NAME = "crf.safetensors"
 _NAMES = ("start", "transitions", "end")
@@ -173,14 +171,7 @@ def read_crf(crf: LinearChainCrf, folder: Path) -> None:
         ArtifactError: The file is missing or truncated, has another number of labels, or has non-finite scores.
     """
     path = folder / CRF_NAME
-    try:
-        scores = load_file(path)
-    except (FileNotFoundError, SafetensorError) as error:
-        raise ArtifactError(
-            f"{path} is missing or not a whole safetensors file ({error}); a tagger with a CRF needs it next to "
-            "model.safetensors. Copy the whole folder again."
-        ) from error
-    require_finite(scores, path)
+    scores = read_tensors(path)
     with torch.no_grad():
         for name, expected in zip(_NAMES, crf.scores(), strict=True):
             tensor = scores.get(name)

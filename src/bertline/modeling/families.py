@@ -13,21 +13,27 @@ al., ModernBERT (arXiv 2412.13663).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_object
 
 CONFIG_NAME = "config.json"
-_TYPES = {
-    "model_type": str, "architectures": list, "id2label": dict, "problem_type": str,
-    "vocab_size": int, "pad_token_id": int, "max_position_embeddings": int, "num_hidden_groups": int,
-}  # fmt: skip
-"""Types of values of config.json, where it has them."""
 GENERATOR = "generator"
 """Folder of ELECTRA's generator, in that of the detector that was trained with it."""
+Ability = Literal[
+    "packing",
+    "compiler",
+    "muon",
+    "new_words",
+    "initial_embeddings",
+    "distillation",
+    "masks_by_token",
+    "forecast",
+    "attention_vectors",
+    "onnx",
+]
+"""What only the encoders can do whose layers are bertline's own."""
 Names = tuple[tuple[str, str], ...]
 """Pairs of a part of a name in BERT's folders, and of the same in the family's; the first that fits is replaced."""
 
@@ -82,6 +88,10 @@ class Family:
     """Class of transformers that is not BERT's of the same name."""
     wrapping: Wrapping | None = None
     """None for an adopted family."""
+
+    def can(self, ability: Ability) -> bool:
+        """Return whether an encoder of this family can be pretrained, planned, looked into or exported so."""
+        return self.wrapping is None
 
     def num_unused_positions(self, pad_token_id: int) -> int:
         """Return how many rows of the position embeddings precede that of position 0."""
@@ -302,39 +312,3 @@ def family_in(mapping: Mapping[str, Any], where: str) -> Family:
             "Choose an encoder of these."
         )
     return FAMILIES[model_type]
-
-
-def config_in(folder: Path) -> dict[str, Any]:
-    """Return a folder's config.json as it is; empty without one.
-
-    Raises:
-        ArtifactError: The folder has an adapter or quantized weights, or a value in it has another type.
-    """
-    path, adapter = folder / CONFIG_NAME, folder / "adapter_config.json"
-    if adapter.is_file():
-        raise ArtifactError(
-            f"{folder} has an adapter ({adapter.name}), which changes what base weights compute. Merge it into them by "
-            "the class of peft for its task, copy the tokenizer's files, and take the new folder: python -c 'import "
-            f'peft; peft.AutoPeftModelForSequenceClassification.from_pretrained("{folder}").merge_and_unload()'
-            f""".save_pretrained("{folder}-merged")'"""
-        )
-    mapping = read_object(path, missing_ok=True)
-    if mapping.get("quantization_config"):
-        raise ArtifactError(f"{path} has a quantization_config. Load the full-precision checkpoint instead.")
-    for key, expected in _TYPES.items():
-        value = mapping.get(key)
-        if value is not None and type(value) is not expected:
-            raise ArtifactError(f"{path}: {key} is {value!r:.200}, expected a {expected.__name__}. Copy it again.")
-    if not all(isinstance(name, str) for name in mapping.get("architectures") or []):
-        raise ArtifactError(f"{path}: architectures is {mapping['architectures']!r:.200}, expected names of classes.")
-    return mapping
-
-
-def family_of(folder: Path) -> tuple[Family, int]:
-    """Return the family of a model folder, and how many rows of its position embeddings an adopted family has before
-    that of position 0; without a config.json it is BERT's."""
-    mapping = config_in(folder)
-    family = family_in(mapping, str(folder / CONFIG_NAME))
-    if family.wrapping is not None:
-        return family, 0
-    return family, family.num_unused_positions(family.config_to_bert(mapping).get("pad_token_id") or 0)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel, BertWithClassifier
-from bertline.modeling.config import ModelConfig
+from bertline.modeling.config import ModelConfig, Pooling
 from bertline.modeling.dropout import Dropout, number_sites
 from bertline.modeling.families import FAMILIES
 
@@ -61,10 +61,10 @@ class BertForQuestionAnswering(nn.Module):
 class BertTextEncoder(nn.Module):
     """The encoder with pooling: one vector per text, for similarity and search (arXiv 1908.10084)."""
 
-    def __init__(self, bert: BertModel, *, pooling: Literal["mean", "cls"]) -> None:
+    def __init__(self, bert: BertModel, *, pooling: Pooling) -> None:
         super().__init__()
         self.bert = bert
-        self.pooling: Literal["mean", "cls"] = pooling
+        self.pooling: Pooling = pooling
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return vectors [B, H], not normalised; the arguments are those of `BertModel.forward`."""
@@ -81,7 +81,7 @@ class BertVectorClassifier(BertTextEncoder):
     """
 
     def __init__(
-        self, bert: BertModel, *, pooling: Literal["mean", "cls"], classifier: nn.Module, separators: Sequence[int] = ()
+        self, bert: BertModel, *, pooling: Pooling, classifier: nn.Module, separators: Sequence[int] = ()
     ) -> None:
         super().__init__(bert, pooling=pooling)
         self.classifier, self.separators = classifier, separators
@@ -134,9 +134,7 @@ def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean
     return (hidden_states * weights).sum(1) / weights.sum(1)
 
 
-def pooled_packed(
-    hidden_states: Tensor, sequence_ids: Tensor, first_positions: Tensor, pooling: Literal["mean", "cls"]
-) -> Tensor:
+def pooled_packed(hidden_states: Tensor, sequence_ids: Tensor, first_positions: Tensor, pooling: Pooling) -> Tensor:
     """Pool the sequences of packed rows like `pooled`.
 
     Args:

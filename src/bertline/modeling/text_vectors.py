@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_object, write_json
+from bertline.modeling.checkpoint import MODULES_NAME, WEIGHTS_NAME, Checkpoint
+from bertline.modeling.config import Pooling
 from bertline.modeling.heads import pooled
-from bertline.modeling.huggingface import read_config
-from bertline.modeling.weight_files import WEIGHTS_NAME, read_weights, write_weights
+from bertline.modeling.weight_files import read_tensors, write_weights
 
-MODULES_NAME, CLASSIFIER = "modules.json", "classifier"
+CLASSIFIER = "classifier"
 _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 _SAVE_AGAIN = "Save the folder again: SentenceTransformer(FOLDER).save_pretrained(NEW)"
 _FREE = object()
@@ -70,12 +71,13 @@ class TextVectorModules:
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
 
-def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
+def read_text_vector_modules(checkpoint: Checkpoint) -> TextVectorModules | None:
     """Read `modules.json` and all that it names; None without it.
 
     Raises:
         ArtifactError: A module or one of its settings is not computed here, which the message names.
     """
+    folder = checkpoint.folder
     path = folder / MODULES_NAME
     if not path.is_file():
         return None
@@ -104,8 +106,7 @@ def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
     prompts, default = named.get("prompts") or {}, named.get("default_prompt_name")
     if not isinstance(prompts, dict) or (default is not None and default not in list(prompts)):
         raise ArtifactError(f"{folder}: default_prompt_name is {default!r:.200}, none of its prompts.")
-    config, layers = read_config(folder)[0], []
-    size = config.hidden_size
+    layers, size = [], checkpoint.config.hidden_size
     for settings, kind, place in zip(others, kinds[2:], places[2:], strict=True):
         if kind == "Dense":
             layers += _dense(folder / place, settings, size)
@@ -115,19 +116,9 @@ def read_text_vector_modules(folder: Path) -> TextVectorModules | None:
         dense=nn.Sequential(*layers),
         size=size,
         normalize=kinds[-1] == "Normalize",
-        max_length=max_length and min(max_length, config.max_position_embeddings),
+        max_length=max_length and min(max_length, checkpoint.config.max_position_embeddings),
         lowercase=bool(first.get("do_lower_case")),
         prompts={name: str(text or "") for name, text in {**prompts, None: prompts.get(default)}.items()},
-    )
-
-
-def pooling_of(folder: Path) -> Literal["mean", "cls"]:
-    """Return how an encoder's folder makes a vector of a text: `cls` if it says so, else the mean."""
-    modules = read_object(folder / MODULES_NAME, expected=list, missing_ok=True)
-    places = [str(module.get("path")) for module in modules if str(module.get("type")).endswith("Pooling")]
-    settings = read_object(folder / places[0] / "config.json", missing_ok=True) if places else {}
-    return (
-        "cls" if "cls" in (settings.get("pooling_mode"), settings.get("pooling_mode_cls_token") and "cls") else "mean"
     )
 
 
@@ -152,9 +143,7 @@ def _dense(folder: Path, settings: Mapping[str, Any], size: int) -> list[nn.Modu
     kind = re.sub(r"^torch\.nn\..*?(\w+)$", r"\1", activation)
     if kind not in _ACTIVATIONS:
         raise ArtifactError(f"{folder}: its activation is {activation}; bertline has {', '.join(_ACTIVATIONS)}.")
-    if not (folder / WEIGHTS_NAME).is_file():
-        raise ArtifactError(f"{folder} has no {WEIGHTS_NAME}. {_SAVE_AGAIN}")
-    weights = read_weights(folder, with_output=False)
+    weights = read_tensors(folder / WEIGHTS_NAME)
     shapes, expected = {name: list(each.shape) for name, each in weights.items()}, [settings.get("out_features"), size]
     with_bias = bool(settings.get("bias", True))
     wanted = {"linear.weight": expected, **({"linear.bias": expected[:1]} if with_bias else {})}
@@ -169,7 +158,7 @@ def _dense(folder: Path, settings: Mapping[str, Any], size: int) -> list[nn.Modu
 class VectorSettings:
     """How a model turns texts into vectors, for the files of the sentence-transformers package."""
 
-    pooling: Literal["mean", "cls"]
+    pooling: Pooling
     """How token vectors are pooled."""
     similarity: Literal["cosine", "dot"]
     """Similarity function that the vectors were trained with."""
@@ -199,7 +188,7 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
     }
     write_json(folder / "config_sentence_transformers.json", settings)
     pooling_settings = {
-        "word_embedding_dimension": read_config(folder)[0].hidden_size,
+        "word_embedding_dimension": Checkpoint.open(folder).config.hidden_size,
         "pooling_mode_cls_token": vectors.pooling == "cls",
         "pooling_mode_mean_tokens": vectors.pooling == "mean",
         "pooling_mode_max_tokens": False,
@@ -222,11 +211,12 @@ def write_classifier(folder: Path, classifier: nn.Linear, separators: Sequence[i
     write_weights(weights, folder / CLASSIFIER / WEIGHTS_NAME)
 
 
-def read_classifier(folder: Path) -> tuple[Any, nn.Linear, list[int]] | None:
+def read_classifier(checkpoint: Checkpoint) -> tuple[Any, nn.Linear, list[int]] | None:
     """Read the pooling of a folder and what `write_classifier` wrote; None if it wrote nothing there."""
-    modules = read_text_vector_modules(folder) if (folder / CLASSIFIER).is_dir() else None
+    folder = checkpoint.folder / CLASSIFIER
+    modules = read_text_vector_modules(checkpoint) if folder.is_dir() else None
     if modules is None:
         return None
-    settings = read_object(folder / CLASSIFIER / "config.json")
-    layer: Any = _dense(folder / CLASSIFIER, settings, modules.size * (2 if "separators" in settings else 1))[0]
+    settings = read_object(folder / "config.json")
+    layer: Any = _dense(folder, settings, modules.size * (2 if "separators" in settings else 1))[0]
     return modules.pooling, layer, settings.get("separators", [])

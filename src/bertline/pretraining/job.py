@@ -18,9 +18,10 @@ from bertline.foundation.manifests import MANIFEST_NAME, versions_of, write_mani
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import GENERATOR
-from bertline.modeling.huggingface import has_mlm_head, keep_pooler
+from bertline.modeling.huggingface import keep_pooler
 from bertline.pretraining.config import PretrainConfig, checkpoint_title
 from bertline.pretraining.objectives import ObjectiveConfig
 from bertline.pretraining.plan import Plan
@@ -168,7 +169,7 @@ def write_model(job: PretrainJob, model: LanguageModel, folder: Path) -> None:
     """Write model and tokenizer to a folder, as transformers loads them."""
     save_model(model, folder)
     if job.start_from_folder is not None:
-        keep_pooler(job.start_from_folder, folder)
+        keep_pooler(Checkpoint.open(job.start_from_folder), folder)
     # An initial checkpoint may have seen longer sequences than this run.
     longest = None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
     for each in (folder, *folder.glob(GENERATOR)):
@@ -199,14 +200,14 @@ def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]
     ArtifactError if its vocabulary does not fit its embeddings.
     """
     assert config.start_from is not None  # validation requires it where there are no phases
-    source, title = resolve_folder(config.start_from, config.start_from_revision), checkpoint_title(config)
+    source, title = Checkpoint.open(config.start_from, config.start_from_revision), checkpoint_title(config)
     # Heads that it lacks stay away: nothing would ever train them.
-    model = load_model(source, "mlm") if has_mlm_head(source) else load_encoder(source)
-    tokenizer = Tokenizer.load(source)
+    model = load_model(source, "mlm") if source.has_mlm_head else load_encoder(source)
+    tokenizer = source.tokenizer
     encoder: Any = getattr(model, "bert", model)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise ArtifactError(
-            f"{source}: the vocabulary has {tokenizer.vocab_size:,} subwords, but the embeddings only "
+            f"{source.folder}: the vocabulary has {tokenizer.vocab_size:,} subwords, but the embeddings only "
             f"{encoder.vocab_size:,} rows. Is this the tokenizer of the model?"
         )
     with folder_written_atomically(out) as folder:
@@ -214,7 +215,7 @@ def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]
         if tokenizer.is_wordpiece:
             save_tokenizer(tokenizer, folder)
         else:
-            copy_tokenizer(source, folder)
+            copy_tokenizer(source.folder, folder)
         figures = {
             "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
             "num_hidden_layers": encoder.config.num_hidden_layers,

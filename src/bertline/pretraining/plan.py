@@ -258,8 +258,7 @@ def frozen_layout(
     if not (attention_drops or model.hidden_dropout_prob > 0 or others_drop):
         return None
     is_fused = any(one.attention.kind not in ("eager", "plain") for one in layouts.values())
-    is_wrapped = FAMILIES[model.family].wrapping is not None
-    is_drawn = device != "cpu" or (attention_drops and is_fused) or is_wrapped
+    is_drawn = device != "cpu" or (attention_drops and is_fused) or not FAMILIES[model.family].can("masks_by_token")
     lengths = {
         str(length): {"packed": one.packed, "rows": one.rows, "attention": one.attention.kind}
         for length, one in layouts.items()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertline.encoders.head_measures import ALL, Treebank, halves, head_hits, offset_hits, relations_of, spread
+from bertline.encoders.head_measures import ALL, Treebank, evenly_spread, halves, head_hits, offset_hits, relations_of
 from bertline.encoders.loading import LanguageModel
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import ConfigError
@@ -441,7 +441,7 @@ class HeadProbe(Probe):
 
     def __post_init__(self) -> None:
         self.every_steps = self.config.every_steps
-        used = spread(read_treebank(Path(self.config.treebank).expanduser()), self.config.max_sentences)
+        used = evenly_spread(read_treebank(Path(self.config.treebank).expanduser()), self.config.max_sentences)
         self.halves = [Treebank.of(part, self.tokenizer, max_length=self.max_length) for part in halves(used)]
 
     def probe(self, step: int) -> dict[str, float]:

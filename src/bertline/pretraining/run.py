@@ -18,7 +18,6 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
-from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.callbacks import (
     USUAL_TARGETS,
@@ -121,7 +120,7 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
     dataset = _steps(job, plan, module)
     # Wrapped models run as they are: the compiler gains little there and takes minutes.
-    if machine.compile and isinstance(module.model, MaskedLanguageModel):
+    if machine.compile and FAMILIES[job.model.family].can("compiler"):
         compile_in_place(module.losses)
     progress = TrainingProgress(
         "pretraining",
@@ -172,8 +171,8 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
     examples = MaskedExamples.by_length(job.examples_folder, "train", plan.lengths, job.objective)
     fills = {length: one.fill for length, one in examples.items()}
     device = attention_device(machine.device, machine.precision)
-    is_wrapped = FAMILIES[job.model.family].wrapping is not None
-    runtime = replace(job.runtime, packing="off") if is_wrapped else job.runtime
+    can_pack = FAMILIES[job.model.family].can("packing")
+    runtime = job.runtime if can_pack else replace(job.runtime, packing="off")
     layouts = row_layouts(runtime, job.model, device, fills)
     layouts, module.frozen_layout, warning = resumed_layout(
         module.frozen_layout, layouts, model=job.model, device=machine.device.type, num_ranks=ranks.world_size

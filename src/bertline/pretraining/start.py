@@ -3,9 +3,7 @@
 import dataclasses
 import itertools
 import math
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,24 +11,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from bertline.encoders.loading import LanguageModel, load_model, spread_layers
+from bertline.encoders.loading import LanguageModel
 from bertline.examples.store import ExampleStore, num_segments, read_examples_manifest, token_counts
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
+from bertline.modeling.checkpoint import MLM_HEAD, Checkpoint
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES
-from bertline.modeling.huggingface import MLM_HEAD, has_mlm_head, load_with_head, read_config
+from bertline.modeling.huggingface import load_with_head
 from bertline.modeling.initialization import initialize
-from bertline.modeling.weight_files import read_weight_names
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.objectives.distilled import Distilled
-from bertline.pretraining.objectives.replaced_token import ReplacedToken
 from bertline.pretraining.plan import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import resolve_folder
 from bertline.tokenization.words import parts_of_new_tokens
 from bertline.training.devices import Machine
 
@@ -61,166 +56,105 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine, *, res
         ArtifactError: The examples were made with a vocabulary of another size, or for another objective.
         ConfigError: The checkpoint to start from does not fit, or the objective cannot learn from the examples.
     """
+    objective = job.objective
     examples = read_examples_manifest(job.examples_folder)
-    if num_segments(examples) != job.objective.num_segments:
+    if num_segments(examples) != objective.num_segments:
         raise ArtifactError(
             f"{job.examples_folder} has sequences of {num_segments(examples)} segment(s), objective.kind="
-            f"{job.objective.kind} learns from {job.objective.num_segments}: use examples={job.objective.examples}."
+            f"{objective.kind} learns from {objective.num_segments}: use examples={objective.examples}."
         )
     batch_sizes, num_ranks = [phase.global_batch_size for phase in job.pretrain.phases], machine.ranks.world_size
-    if problems := list(job.objective.problems(examples, batch_sizes, model=job.model, num_ranks=num_ranks)):
+    if problems := list(objective.problems(examples, batch_sizes, model=job.model, num_ranks=num_ranks)):
         raise ConfigError("\n".join(problems))
     if examples["vocab_size"] != tokenizer.vocab_size:
         raise ArtifactError(
             f"{job.examples_folder} was made with a vocabulary of {examples['vocab_size']} tokens, "
             f"{job.tokenizer_folder} has {tokenizer.vocab_size}. Run the examples stage again."
         )
+    train = ExampleStore.open(job.examples_folder, "train", job.pretrain.phases[0].max_length)
+    checkpoint = None if job.start_from_folder is None else Checkpoint.open(job.start_from_folder)
+    if checkpoint is not None:
+        refuse_misfits(checkpoint, misfits(checkpoint, job.model, tokenizer.vocab))
+    model: Any
     if FAMILIES[job.model.family].wrapping is not None:
-        return _wrapped(job, tokenizer)
+        model = objective.wrapped_model(job.model, tokenizer, checkpoint, seed=job.pretrain.seed)
+    else:
+        model = _own_model(job, tokenizer, machine)
+        if checkpoint is not None:
+            _take_weights(model, checkpoint, tokenizer)
+        else:
+            initialize(model, job.model, seed=job.pretrain.seed)
+            objective.start(model)
+            if job.pretrain.initial_embeddings is not None and not resumes:
+                num_found = start_at_cooccurrences(model, train, seed=job.pretrain.seed)
+                of_all = f"{num_found:,} of {tokenizer.vocab_size:,}"
+                say(f"{of_all} word embeddings start from co-occurrences in the examples")
+    if checkpoint is not None:
+        if objective.fills_blanks and not checkpoint.has_mlm_head:
+            counts, special_ids = token_counts(train, tokenizer.vocab_size), train.manifest["special_ids"].values()
+            start_at_unigrams(model, counts, tuple(special_ids), seed=job.pretrain.seed)
+            say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
+        say(f"pretraining starts from {checkpoint.folder}")
+    return model
+
+
+def _own_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> MaskedLanguageModel:
+    """Return a model of bertline's own layers, without weights, beside its teacher."""
     device = attention_device(machine.device, machine.precision)
-    first_length = job.pretrain.phases[0].max_length
     model = job.objective.model_class()(
         job.model,
         vocab_size=tokenizer.vocab_size,
         pad_token_id=tokenizer.pad_id,
-        attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
+        attention=pretraining_attention(job.runtime, job.model, device, job.pretrain.phases[0].max_length).kind,
     )
-    if isinstance(job.objective, Distilled):
-        # Not registered as a submodule.
-        object.__setattr__(model, "teacher", _teacher(job, job.objective, tokenizer).to(machine.device))
-    if job.start_from_folder is not None:
-        _start_at_checkpoint(model, job, job.start_from_folder, tokenizer)
-        return model
-    initialize(model, job.model, seed=job.pretrain.seed)
-    if isinstance(job.objective, Distilled) and job.objective.start_from_teacher:
-        start_at_layers(model, model.teacher)
-    if job.pretrain.initial_embeddings is not None and not resumes:
-        num_found = start_at_cooccurrences(model, _first_examples(job), seed=job.pretrain.seed)
-        say(f"{num_found:,} of {tokenizer.vocab_size:,} word embeddings start from co-occurrences in the examples")
+    if (teacher := job.objective.load_teacher(job.model, tokenizer)) is not None:
+        object.__setattr__(model, "teacher", teacher.to(machine.device))  # not registered as a submodule
     return model
 
 
-def _teacher(job: PretrainJob, objective: Distilled, tokenizer: Tokenizer) -> nn.Module:
-    """Load the teacher, in evaluation mode; ConfigError if it cannot teach this student."""
-    folder = resolve_folder(objective.teacher)
-    config, ours, problem = read_config(folder)[0], job.model, None
-    if FAMILIES[config.family].wrapping is not None or not has_mlm_head(folder):
-        problem = "it is not of BERT's kin, or has no masked language model head"
-    elif Tokenizer.load(folder).vocab != tokenizer.vocab:
-        problem = (
-            "its vocabulary is another one, so its distributions are over other tokens: use tokenizer=existing "
-            f"tokenizer.path={objective.teacher}"
-        )
-    elif ours.num_hidden_layers > config.num_hidden_layers:
-        problem = f"the student has more layers ({ours.num_hidden_layers}) than it ({config.num_hidden_layers})"
-    elif objective.cosine_weight and ours.hidden_size != config.hidden_size:
-        problem = (
-            f"its hidden size is {config.hidden_size}, the student's {ours.hidden_size}; use objective.cosine_weight=0 "
-            "objective.start_from_teacher=false"
-        )
-    if problem is not None:
-        raise ConfigError(f"objective.teacher names {folder}, which cannot teach this student: {problem}")
-    return load_model(folder, "mlm").eval()
-
-
-def start_at_layers(student: Any, teacher: Any) -> None:
-    """Copy layers of the teacher (`spread_layers`), and all that both have besides (arXiv 1910.01108, section 3)."""
-    layers = spread_layers(len(teacher.bert.layers), len(student.bert.layers))
-    theirs, weights = teacher.state_dict(), student.state_dict()
-    for name, weight in weights.items():
-        source = re.sub(r"(?<=layers\.)\d+", lambda number: str(layers[int(number[0])]), name)
-        if source in theirs and theirs[source].shape != weight.shape:
-            raise ConfigError(
-                f"objective.start_from_teacher: {name} is {list(weight.shape)} in the student and "
-                f"{list(theirs[source].shape)} in the teacher. Give the model the teacher's sizes, or set it to false."
-            )
-        weight.copy_(theirs.get(source, weight))
-
-
-def _wrapped(job: PretrainJob, tokenizer: Tokenizer) -> LanguageModel:
-    """Build the model of a wrapped family: from scratch or from a checkpoint, whose rows of embeddings all stay."""
-    from bertline.encoders.wrapped import load_wrapped, new_language_model, start_replaced_token  # loads transformers
-
-    folder, seed = job.start_from_folder, job.pretrain.seed
-    if folder is not None:
-        refuse_other_vocabulary(job.model, folder, tokenizer)
-    if isinstance(job.objective, ReplacedToken):
-        return start_replaced_token(job.model, tokenizer, job.objective.generator_width, folder=folder, seed=seed)
-    head = "pretraining" if job.objective.with_pooler else "mlm"
-    if folder is None:
-        return new_language_model(job.model, tokenizer, head, seed=seed)
-    is_new = not any(name.startswith(MLM_HEAD) for name in read_weight_names(folder))
-    dropouts = (job.model.hidden_dropout_prob, job.model.attention_probs_dropout_prob)
-    model: Any = load_wrapped(folder, head, num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
-    if not has_mlm_head(folder):
-        _start_neutral(model, job, tokenizer)
-    say(f"pretraining starts from {folder}")
-    return model
-
-
-def _start_neutral(model: LanguageModel, job: PretrainJob, tokenizer: Tokenizer) -> None:
-    train = _first_examples(job)
-    counts, special_ids = token_counts(train, tokenizer.vocab_size), tuple(train.manifest["special_ids"].values())
-    start_at_unigrams(model, counts, special_ids, seed=job.pretrain.seed)
-    say("the checkpoint has no masked language model head: it starts with the frequencies of the tokens")
-
-
-def _start_at_checkpoint(model: MaskedLanguageModel, job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
+def _take_weights(model: MaskedLanguageModel, checkpoint: Checkpoint, tokenizer: Tokenizer) -> None:
     """Load the weights of the checkpoint, with new tokens; another head that it lacks is random, with a warning."""
-    refuse_other_vocabulary(job.model, folder, tokenizer)
-    starts_neutral = not has_mlm_head(folder)
-    start = load_with_head(folder, job.objective.model_class(), new_head=(MLM_HEAD,) if starts_neutral else ())
-    theirs = Tokenizer.load(folder)
+    new_head = () if checkpoint.has_mlm_head else (MLM_HEAD,)
+    start = load_with_head(checkpoint, type(model), new_head=new_head)
+    theirs = checkpoint.tokenizer
     parts = parts_of_new_tokens(theirs, tokenizer)
     model.load_state_dict(with_rows_of_tokens(start.state_dict(), num_old=theirs.vocab_size, parts=parts))
     if parts:
         say(f"{len(parts):,} new tokens begin as the means of their old subwords")
     if padding := start.bert.vocab_size - theirs.vocab_size:
         say(f"{padding:,} rows of the checkpoint's embeddings that stand for no token are left out")
-    if starts_neutral:
-        _start_neutral(model, job, tokenizer)
-    say(f"pretraining starts from {folder}")
 
 
-def _first_examples(job: PretrainJob) -> ExampleStore:
-    return ExampleStore.open(job.examples_folder, "train", job.pretrain.phases[0].max_length)
+def misfits(checkpoint: Checkpoint, model: ModelConfig, vocab: Sequence[str] | None) -> Iterator[str]:
+    """Yield a line for each way in which a checkpoint does not fit the model section, and a vocabulary if there is one.
+
+    The vocabulary fits if it begins with that of the checkpoint.
+    """
+    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(checkpoint.config)
+    for key in ours:
+        if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]:
+            yield f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
+    if vocab is None:
+        return
+    old, rows = checkpoint.tokenizer.vocab, checkpoint.vocab_size
+    index = next((index for index, pair in enumerate(zip(vocab, old, strict=False)) if pair[0] != pair[1]), None)
+    if index is not None:
+        yield f"token {index} is {vocab[index]!r} in the tokenizer and {old[index]!r} in the checkpoint"
+    elif len(vocab) < len(old):
+        yield f"the tokenizer has {len(vocab)} tokens, the checkpoint {len(old)}"
+    elif rows < len(old):
+        yield f"the checkpoint has {len(old)} tokens, but {rows} rows of embeddings"
 
 
-def refuse_other_vocabulary(model: ModelConfig, folder: Path, tokenizer: Tokenizer) -> None:
-    """Raise ConfigError unless a checkpoint has the sizes of the model section, and the vocabulary or its beginning."""
-    refuse_misfits(folder, [*shape_differences(model, folder), *vocabulary_differences(tokenizer.vocab, folder)])
-
-
-def refuse_misfits(folder: Path, problems: Sequence[str]) -> None:
-    """Raise ConfigError if a checkpoint does not fit."""
-    if problems:
+def refuse_misfits(checkpoint: Checkpoint, problems: Iterable[str]) -> None:
+    """Raise ConfigError if there are `misfits`."""
+    if lines := [f"  - {problem}" for problem in problems]:
         raise ConfigError(
-            f"pretrain.start_from names {folder}, which does not fit:\n"
-            + "\n".join(f"  - {problem}" for problem in problems)
+            f"pretrain.start_from names {checkpoint.folder}, which does not fit:\n"
+            + "\n".join(lines)
             + "\nmodel=from_checkpoint takes the checkpoint's sizes; tokenizer=existing tokenizer.path=FOLDER its "
             "vocabulary (experiment=continued does), and tokenizer=extended that with words of the corpus behind it."
         )
-
-
-def shape_differences(model: ModelConfig, folder: Path) -> list[str]:
-    """Return a line for each key in which the model section differs from a checkpoint's config.json."""
-    ours, theirs = dataclasses.asdict(model), dataclasses.asdict(read_config(folder)[0])
-    return [
-        f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
-        for key in ours
-        if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]
-    ]
-
-
-def vocabulary_differences(ours: Sequence[str], folder: Path) -> list[str]:
-    """Return why a vocabulary does not begin with that of a checkpoint, in a line; empty if it does."""
-    theirs, rows = Tokenizer.load(folder).vocab, read_config(folder)[1]
-    for index, (our, their) in enumerate(zip(ours, theirs, strict=False)):
-        if our != their:
-            return [f"token {index} is {our!r} in the tokenizer and {their!r} in the checkpoint"]
-    if len(ours) < len(theirs):
-        return [f"the tokenizer has {len(ours)} tokens, the checkpoint {len(theirs)}"]
-    return [f"the checkpoint has {len(theirs)} tokens, but {rows} rows of embeddings"] if rows < len(theirs) else []
 
 
 def with_rows_of_tokens(
@@ -254,7 +188,7 @@ def start_at_unigrams(model: LanguageModel, counts: npt.ArrayLike, special_ids: 
         counts: [vocab_size] count of each token in the train examples. One is added to each.
         special_ids: Ids of tokens that are never targets; they count as never seen.
     """
-    parts = [model.mlm_head] if isinstance(model, MaskedLanguageModel) else [part for _, part in model.head]
+    parts = [part for _, part in model.head]
     modules = [module for part in parts for module in part.modules()]
     words, vocab_size = model.bert.word_embeddings, model.bert.vocab_size
     dense = next(each for each in modules if isinstance(each, nn.Linear) and each.out_features != vocab_size)

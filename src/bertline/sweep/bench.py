@@ -21,7 +21,7 @@ from bertline.foundation.validation import to_mapping, validate
 from bertline.foundation.work import Work
 from bertline.kinds.base import UNLABELLED, TaskKind
 from bertline.kinds.registry import TaskConfig, task_kind
-from bertline.modeling.huggingface import read_config
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.sweep.config import SweepConfig
 from bertline.sweep.folds import STEPS_IN_A_FOLD, calibration_split, folds_of, has_folds, rows_of
 from bertline.sweep.space import Arm, Params, with_params
@@ -121,14 +121,15 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
         starts["without_teacher"] = replace(encoder, title="the same without the teacher")
     wanted = job.sweep.random_weights_baseline == "always"
     if job.sweep.random_weights_baseline == "up_to_small":
-        config = read_config(encoder.folder)[0]  # BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512
+        config = Checkpoint.open(encoder.folder).config
+        # BERT-small (arXiv 1908.08962, table 1) has 4 layers of hidden size 512.
         wanted = config.num_hidden_layers <= 4 and config.hidden_size <= 512 and encoder.start == "pipeline"
     is_own = job.sweep.exported == "own" or (job.sweep.exported == "winner" and not job.sweep.encoders)
     if encoder.weights == "pretrained" and is_own and wanted:
         starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
     for number, other in enumerate(job.sweep.encoders, start=2):
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")
-        read_config(starts[f"encoder_{number}"].folder)
+        Checkpoint.open(starts[f"encoder_{number}"].folder)
     if job.sweep.encoders:
         named = [(start.title, start.folder) for arm, start in starts.items() if arm.startswith("encoder")]
         refuse_same_encoders("sweep.encoders", named)
@@ -190,7 +191,7 @@ class Teacher:
                     f"teacher {folder} was fine-tuned with {name} {of_teacher!r}, and this task has {of_student!r}. "
                     "Fine-tune the teacher on this task, or set the task as it was."
                 )
-        positions = read_config(folder)[0].max_position_embeddings
+        positions = Checkpoint.open(folder).config.max_position_embeddings
         if positions < kind.config.max_length:
             raise ConfigError(
                 f"teacher {folder} has positions for {positions} tokens; set the task's max_length, "
@@ -311,7 +312,7 @@ class Bench:
 def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
     """Return the task kind for an encoder, with lengths limited to the encoder's number of positions."""
     labels = read_task_manifest(job.task_folder)["labels"]
-    positions = read_config(start.folder)[0].max_position_embeddings
+    positions = Checkpoint.open(start.folder).config.max_position_embeddings
     lengths = {name: min(getattr(job.task, name), positions) for name in LENGTHS if hasattr(job.task, name)}
     try:
         return task_kind(replace(job.task, **lengths), labels)

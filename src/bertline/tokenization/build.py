@@ -36,8 +36,6 @@ from bertline.tokenization.vocabulary import (
 )
 from bertline.tokenization.words import read_user_words, with_user_words, words_to_add
 
-FORMAT_VERSION = 1
-
 _HEADLINE = ("tokens_per_word", "unknown_rate", "unknown_character_rate", "whole_word_rate")
 _MOST_FREQUENT, _SAMPLED_WORDS, _SHOWN_WORDS = 20, 30, 8
 _REPORT_CHARACTERS = 20_000_000  # for the quality report: enough for rates to four decimal places
@@ -97,7 +95,7 @@ def build_tokenizer(
             "versions": versions_of("tokenizers"),
             **facts,
         }
-        write_manifest(folder, kind="tokenizer", format_version=FORMAT_VERSION, content=content)
+        write_manifest(folder, kind="tokenizer", format_version=1, content=content)
     return {"vocab_size": tokenizer.vocab_size, **{name: quality[name] for name in _HEADLINE}}
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.corpus.document import Document, Split, distinct_stretches, label_of
@@ -24,8 +26,7 @@ from bertline.foundation.engine import Counts, Engine, shard_folder
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import unit_interval
 from bertline.tokenization.tokenizer import bert_normalizer
-from bertline.tokenization.vocabulary import Vocabulary
-from bertline.tokenization.words import UnsplitWords
+from bertline.tokenization.vocabulary import UNK, Vocabulary
 
 _BATCH_CHARACTERS = 8_000_000
 _FILE = "counts.json"
@@ -102,7 +103,7 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary) -> Counter[
         Normalised words with their counts (Python integers: no overflow on any corpus).
     """
     # Each distinct stretch between spaces is processed once and weighted by its count.
-    numbers, stretches = distinct_stretches(" ".join(spread(sentences, normalization)))
+    numbers, stretches = distinct_stretches(" ".join(with_spaces(sentences, normalization)))
     words_of = WordSplitter(normalization)
     words: dict[str, int] = {}
     count_before = words.get
@@ -116,10 +117,12 @@ class WordSplitter:
     """Normalises text and splits it into the words of BERT's pre-tokenizer."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._lowercase = vocabulary.lowercase
+        self._lowercase, self._has_unsplit = vocabulary.lowercase, bool(vocabulary.unsplit)
         self._normalize = bert_normalizer(vocabulary).normalize_str
-        self._pre_tokenize = BertPreTokenizer().pre_tokenize_str
-        self._unsplit = UnsplitWords(vocabulary.unsplit) if vocabulary.unsplit else None
+        # Its model makes one token of each word, whatever it is.
+        self._words = Tokenizer(WordLevel({UNK: 0}, unk_token=UNK))
+        self._words.pre_tokenizer = BertPreTokenizer()
+        self._words.add_tokens([AddedToken(word, single_word=True) for word in vocabulary.unsplit])
 
     def __call__(self, text: str) -> list[str]:
         """Return the normalised words: runs of letters and digits, single punctuation marks, and unsplit words.
@@ -127,26 +130,21 @@ class WordSplitter:
         >>> WordSplitter(Vocabulary(tokens=(), lowercase=True))("(Café-Bar)")
         ['(', 'cafe', '-', 'bar', ')']
         """
-        if self._unsplit is not None:
-            parts = self._unsplit.cut(self._normalize(text))
-            return [word for part, whole in parts for word in ((part,) if whole else self._words(part))]
-        if text.isascii() and text.isprintable():  # several times faster, with the same words
+        if not self._has_unsplit and text.isascii() and text.isprintable():  # several times faster, the same words
             if text.isalnum():
                 return [text.lower() if self._lowercase else text]
             ascii_words: list[str] = _find_ascii_words(text.lower() if self._lowercase else text)
             return ascii_words
-        return self._words(self._normalize(text))
-
-    def _words(self, normalized: str) -> list[str]:
-        return [word for word, _ in self._pre_tokenize(normalized)]
+        normalized = self._normalize(text)
+        return [normalized[start:end] for start, end in self._words.encode(normalized).offsets]
 
 
-def spread(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
+def with_spaces(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
     """Return texts with the same words but fewer distinct stretches: frequent marks have spaces, ASCII is lower-cased.
 
     A vocabulary of unsplit words, which may have marks, leaves these where they are.
 
-    >>> spread(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
+    >>> with_spaces(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
     ['the ( old ) u .s . , again']
     """
     marks = {} if vocabulary.unsplit else _FREQUENT_MARKS

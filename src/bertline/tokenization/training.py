@@ -27,8 +27,8 @@ from bertline.tokenization.vocabulary import (
     OtherTokenizer,
 )
 
-Places = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.int64]
+_Places = npt.NDArray[np.int64]
+_Keys = npt.NDArray[np.int64]
 """Pairs as numbers: that of the left symbol times 2**32, plus that of the right one."""
 _BITS = 32
 _GONE = -1
@@ -59,7 +59,7 @@ class Merger:
         del lengths, characters, starts, symbols  # memory is at its highest below
         self._is_merged = np.zeros(size + 1, bool)
         self._pair_counts: dict[int, int] = {}
-        self._places: defaultdict[int, list[Places]] = defaultdict(list)
+        self._places: defaultdict[int, list[_Places]] = defaultdict(list)
         # Counts in the queue can be too high, never too low: a pair is pushed again when its count increases.
         self._queue: list[tuple[int, str, str, int]] = []
         first = np.flatnonzero(self._after[:-1] != size)
@@ -114,11 +114,11 @@ class Merger:
         self._pair_counts.pop(pair, None)
         return token
 
-    def _list_places(self, keys: Keys, places: Places) -> None:
+    def _list_places(self, keys: _Keys, places: _Places) -> None:
         for pair, where in _groups(keys):
             self._places[pair].append(places[where])
 
-    def _change(self, keys: Keys, differences: npt.NDArray[np.int64]) -> None:
+    def _change(self, keys: _Keys, differences: npt.NDArray[np.int64]) -> None:
         """Add differences to the counts of pairs; a pair may stand there several times."""
         if not len(keys):
             return
@@ -133,11 +133,11 @@ class Merger:
                 heapq.heappush(self._queue, (-count, names[pair >> _BITS], names[pair & ((1 << _BITS) - 1)], pair))
 
 
-def _keys(left: Keys | int, right: Keys | int) -> Keys:
+def _keys(left: _Keys | int, right: _Keys | int) -> _Keys:
     return np.asarray((left << _BITS) | right, dtype=np.int64)
 
 
-def _groups(keys: Keys) -> list[tuple[int, Places]]:
+def _groups(keys: _Keys) -> list[tuple[int, _Places]]:
     """Return the distinct keys, each with the indices at which it stands."""
     if not len(keys):
         return []
@@ -148,7 +148,7 @@ def _groups(keys: Keys) -> list[tuple[int, Places]]:
     return [(key, order[start:stop]) for key, start, stop in zip(distinct, bounds, bounds[1:], strict=False)]
 
 
-def _without_overlaps(places: Places, after: Places) -> Places:
+def _without_overlaps(places: _Places, after: _Places) -> _Places:
     """Return places, from left to right, without those whose symbol is the second one of the place before."""
     taken: list[int] = []
     second = -1

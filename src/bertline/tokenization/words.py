@@ -11,8 +11,6 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS, Vocabulary
 
 _KEY = "tokenizer.user_words"
-# Circled letters, which are symbols that count as letters in the regular expressions of the tokenizers library.
-_LETTER_SYMBOLS = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
 _JOINERS = "\u200c\u200d"
 _SPACES = ("\u0120", "\u2581")
 """What stands for the space before a word in byte-level and in SentencePiece vocabularies."""
@@ -106,45 +104,12 @@ def with_user_words(tokens: Sequence[str], words: Sequence[str], *, size: int) -
     return (*own_tokens, *missing)
 
 
-class UnsplitWords:
-    """Finds words that the pre-tokenizer would split, as the tokenizers library finds added tokens of whole words.
-
-    Of overlapping ones the first is taken, and of those that begin at one place the longest; a found one counts unless
-    a letter, digit, mark or underscore is next to it.
-
-    >>> UnsplitWords(["c++", "c+"]).cut("c++ and c++x")
-    [('c++', True), (' and c++x', False)]
-    """
-
-    def __init__(self, words: Sequence[str]) -> None:
-        longest_first = sorted(words, key=len, reverse=True)
-        self._find = re.compile("|".join(map(re.escape, longest_first))).finditer
-
-    def cut(self, text: str) -> list[tuple[str, bool]]:
-        """Cut normalised text into found words (True) and what is between them (False)."""
-        parts: list[tuple[str, bool]] = []
-        end = 0
-        for match in self._find(text):
-            start, stop = match.span()
-            if _is_of_word(text[start - 1 : start]) or _is_of_word(text[stop : stop + 1]):
-                continue
-            if end < start:
-                parts.append((text[end:start], False))
-            parts.append((match[0], True))
-            end = stop
-        if end < len(text):
-            parts.append((text[end:], False))
-        return parts
-
-
 def _is_of_word(character: str) -> bool:
-    r"""Return whether a character is one of `\w` in the regular expressions of Rust (Unicode TS 18, annex C)."""
+    """Return whether a character is a letter, a mark, a digit, an underscore or what joins letters."""
     if not character:
         return False
     kind = unicodedata.category(character)
-    if kind[0] in "LM" or kind in ("Nd", "Nl", "Pc") or character in _JOINERS:
-        return True
-    return any(first <= ord(character) <= last for first, last in _LETTER_SYMBOLS)
+    return kind[0] in "LM" or kind in ("Nd", "Nl", "Pc") or character in _JOINERS
 
 
 _OF_UNKNOWN = 2  # tokens that a word which becomes [UNK] counts as: to know it is worth one for each time it occurs

@@ -22,7 +22,7 @@ from bertline.cli.overrides import refuse_unread, with_arguments
 from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS, given_files
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.kinds.build import build_task
-from bertline.modeling import huggingface
+from bertline.modeling.checkpoint import Checkpoint
 from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task, validated
 
@@ -175,7 +175,8 @@ def test_a_learning_rate_that_is_given_is_the_one_taken(
 ) -> None:
     asked = copy.deepcopy(composed("finetune", *given))
     monkeypatch.setattr(finetune, "given_overrides", lambda: list(given))
-    monkeypatch.setattr(huggingface, "read_config", lambda _: [type("Config", (), {"hidden_size": 768})])
+    config = type("Config", (), {"hidden_size": 768})
+    monkeypatch.setattr(Checkpoint, "open", lambda _: type("Opened", (), {"config": config}))
     assert finetune.recipe_of(asked, [Path()])["fine_tuning"]["learning_rate"] == (0.001 if given else 5e-5)
 
 

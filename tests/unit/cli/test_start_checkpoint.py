@@ -11,8 +11,8 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import tiny
+from bertline.encoders.loading import save_model
 from bertline.modeling.bert import BertModel
-from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer

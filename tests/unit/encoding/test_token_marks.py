@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import finetuning_inputs as inputs
 from bertline.demo.config import DocsMatchSourceConfig
+from bertline.encoders.loading import load_encoder
 from bertline.encoding.sequences import encode_texts
 from bertline.encoding.token_marks import NUM_MATCHES, SAME_TOKEN, add_marked_types, with_shared_marked
 from bertline.finetuning.finetune import fine_tune
 from bertline.kinds.classification import Classification
-from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS, write_vocabulary

@@ -9,11 +9,11 @@ import pytest
 
 import tiny
 from bertline.corpus.document import Document
+from bertline.encoders.loading import save_model
 from bertline.evaluation.facts import PROVENANCE_NAME, PipelineFolders
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer

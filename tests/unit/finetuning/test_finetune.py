@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import finished_tasks
+from bertline.encoders.loading import load_encoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.job import DivergedError, check_options
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.classification import Classification
 from bertline.kinds.registry import task_kind
-from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 
 

@@ -11,13 +11,13 @@ from sklearn.linear_model import RidgeCV
 
 import bertline
 import finished_tasks
+from bertline.encoders.loading import load_encoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.registry import task_kind
 from bertline.kinds.regression import Regression
 from bertline.modeling.heads import pooled
-from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.storage import copy_tokenizer
 from tiny import WORDS

@@ -12,12 +12,12 @@ import tiny
 from bertline.baselines.base import BaselineInputs
 from bertline.baselines.linear import window_tagger
 from bertline.baselines.vectors import FrozenEncoder
+from bertline.encoders.loading import load_encoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.tagging import OUTSIDE_MARGIN, _decided
 from bertline.kinds.token_classification import TokenClassification
-from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
 from bertline.tokenization.tokenizer import Tokenizer

@@ -18,7 +18,8 @@ import bertline
 import tiny
 from bertline.encoders.loading import load_encoder, load_model
 from bertline.foundation.errors import ArtifactError, BertlineError
-from bertline.modeling.huggingface import read_labels, require_whole_checkpoint
+from bertline.modeling.checkpoint import Checkpoint
+from bertline.modeling.huggingface import require_whole_checkpoint
 from bertline.tokenization.tokenizer import Tokenizer
 
 LABELS = ("bad", "fair", "good")
@@ -182,10 +183,10 @@ def test_an_index_names_no_file_outside_its_folder(folder: Path, place: Any) -> 
 
 def test_a_gap_in_the_names_of_labels_moves_none(folder: Path) -> None:
     change(folder, id2label={"0": "bad", "2": "good"})
-    assert read_labels(folder) == ("bad", "LABEL_1", "good")
+    assert Checkpoint.open(folder).labels == ("bad", "LABEL_1", "good")
     change(folder, id2label={"1": "fair", "3": "best"})
     with pytest.raises(ArtifactError, match="id2label names '3', but the classifier has the outputs 0 to 2"):
-        read_labels(folder)
+        _ = Checkpoint.open(folder).labels
 
 
 def test_a_classifier_whose_config_names_no_class_is_refused_with_the_key(folder: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bertline.encoders.loading import load_model
+from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import write_json
 from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import architecture_of, config_from_huggingface, load_encoder, save_model
 from bertline.modeling.initialization import initialize
 from tiny import load_pretraining_model
 
@@ -57,7 +58,7 @@ def test_weights_that_are_missing_misshapen_untied_or_not_finite_are_refused_by_
 def test_a_torn_file_is_named_and_a_pickle_is_refused_with_the_way_out(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    for read in (load_encoder, architecture_of):
+    for read in (load_encoder, lambda folder: Checkpoint.open(folder).architecture):
         with pytest.raises(ArtifactError, match="not a whole safetensors file"):
             read(folder)
     path.rename(folder / "pytorch_model.bin")
@@ -80,23 +81,26 @@ def test_architectures_that_are_not_computed_are_refused(folder: Path, key: str,
     mapping = json.loads((folder / "config.json").read_text()) | {key: value}
     mapping = {name: item for name, item in mapping.items() if item is not None}
     with pytest.raises(ArtifactError, match=message):
-        config_from_huggingface(mapping)
+        write_json(folder / "config.json", mapping)
+        Checkpoint.open(folder)
 
 
-def test_a_checkpoint_of_2018_needs_only_its_five_sizes() -> None:
+def test_a_checkpoint_of_2018_needs_only_its_five_sizes(tmp_path: Path) -> None:
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    config, vocab_size, pad_token_id = config_from_huggingface({**sizes, "vocab_size": 9})
+    write_json(tmp_path / "config.json", {**sizes, "vocab_size": 9})
+    checkpoint = Checkpoint.open(tmp_path)
+    config = checkpoint.config
     assert (config.hidden_act, config.layer_norm_eps, config.max_position_embeddings) == ("gelu", 1e-12, 512)
-    assert (vocab_size, pad_token_id) == (9, 0)
+    assert (checkpoint.vocab_size, checkpoint.pad_token_id) == (9, 0)
 
 
 def test_the_architecture_is_told_by_the_weights(folder: Path) -> None:
-    assert architecture_of(folder) == "BertForPreTraining"
+    assert Checkpoint.open(folder).architecture == "BertForPreTraining"
     mapping = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**mapping, "architectures": None}))
-    assert architecture_of(folder) == "BertForPreTraining"
+    assert Checkpoint.open(folder).architecture == "BertForPreTraining"
     save_model(load_encoder(folder), folder)
-    assert architecture_of(folder) == "BertModel"
+    assert Checkpoint.open(folder).architecture == "BertModel"
 
 
 def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: Path) -> None:

@@ -7,10 +7,11 @@ import torch
 
 import pretraining_inputs
 import tiny
+from bertline.encoders.loading import load_encoder, save_model
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.modeling.bert import BertModel
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.heads import pooled, pooled_packed
-from bertline.modeling.huggingface import architecture_of, load_encoder, save_model
 from bertline.modeling.initialization import initialize
 from bertline.modeling.losses import info_nce_sums
 from bertline.pretraining.data import MaskedExamples, StepDataset
@@ -66,7 +67,7 @@ def test_a_sentence_encoder_keeps_its_pooler_for_classifiers(make_contrastive, t
     found = load_encoder(job.result_folder)
     assert torch.equal(found.pooler.weight, encoder.pooler.weight)
     assert not torch.equal(found.layers[0].query_key_value.weight, encoder.layers[0].query_key_value.weight)
-    assert architecture_of(job.result_folder) == "BertForMaskedLM"
+    assert Checkpoint.open(job.result_folder).architecture == "BertForMaskedLM"
     load_masked_lm(job.result_folder)
     assert "lacks" not in capsys.readouterr().err
 

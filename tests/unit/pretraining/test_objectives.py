@@ -11,7 +11,7 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
-from bertline.modeling.huggingface import architecture_of
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.pretraining.config import HealthConfig, PhaseConfig
 from bertline.pretraining.health import HealthMonitor
 from bertline.pretraining.objectives import objective_from
@@ -114,7 +114,7 @@ def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):
     assert not [name for name in state["model"] if "nsp" in name or "pooler" in name]
     assert len(state["optimizer"]["state"]) == len(state["model"])
     assert read_json(job.result_folder / "config.json")["architectures"] == ["BertForMaskedLM"]
-    assert architecture_of(job.result_folder) == "BertForMaskedLM"
+    assert Checkpoint.open(job.result_folder).architecture == "BertForMaskedLM"
     model = load_masked_lm(job.result_folder)
     assert figures["num_parameters"] == sum(parameter.numel() for parameter in model.parameters())
     assert all(torch.equal(tensor, state["model"][name]) for name, tensor in model.state_dict().items())

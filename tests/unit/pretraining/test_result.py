@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from bertline.encoders.loading import load_encoder
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
-from bertline.modeling.huggingface import load_encoder
 from bertline.pretraining.job import take_checkpoint
 from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS, load_pretraining_model, write_encoder, write_vocabulary

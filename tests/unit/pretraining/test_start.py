@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from bertline.encoders.loading import save_model
 from bertline.examples.build import target_counts, unigram_entropy
 from bertline.examples.masking import masking_policy
 from bertline.examples.store import ExampleStore, token_counts
@@ -16,9 +17,10 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import read_metrics
-from bertline.modeling.huggingface import require_whole_checkpoint, save_model
+from bertline.modeling.checkpoint import Checkpoint
+from bertline.modeling.huggingface import require_whole_checkpoint
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.start import build_model, has_mlm_head, refuse_other_vocabulary
+from bertline.pretraining.start import build_model, misfits, refuse_misfits
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
 
@@ -59,7 +61,7 @@ def test_an_encoder_without_a_head_starts_no_worse_than_the_unigram_distribution
         tmp_path, tmp_path / "run", pretrain__max_steps=8, pretrain__validation_sequences=300
     )
     job = dataclasses.replace(job, start_from_folder=encoder)
-    assert not has_mlm_head(encoder)
+    assert not Checkpoint.open(encoder).has_mlm_head
     run_pretraining(job)
     losses = [row.metrics["val/mlm_loss"] for row in read_metrics(job.metrics_path) if row.step == 0]
     assert losses[0] <= entropy_of(job, job.pretrain.phases[0].max_length) + 0.05
@@ -141,6 +143,7 @@ def test_rows_of_embeddings_that_stand_for_no_token_are_left_out(enlarged_job, p
 def test_another_vocabulary_than_the_checkpoints_is_refused(enlarged_job, pretrained, damage):
     job, old, new = enlarged_job
     tokens = (*old.vocab[:9], "other", *new.vocab[10:]) if damage == "another token" else old.vocab[:-1]
+    checkpoint = Checkpoint.open(pretrained)
     expected = "token 9 is 'other'" if damage == "another token" else f"has {len(tokens)} tokens, the checkpoint"
     with pytest.raises(ConfigError, match=expected):
-        refuse_other_vocabulary(job.model, pretrained, Tokenizer(dataclasses.replace(old.vocabulary, tokens=tokens)))
+        refuse_misfits(checkpoint, misfits(checkpoint, job.model, tokens))

@@ -18,7 +18,7 @@ from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
-from bertline.modeling.huggingface import read_labels
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.sweep import repetitions, workers
 from bertline.sweep.bench import planned
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
@@ -110,7 +110,7 @@ def test_the_best_model_predicts_what_the_tables_say(finished):
     assert result["winner"] == {"name": "encoder", "sentence": ""}  # whatever n-grams have: exported is `own`
     assert sum(result["confusion_matrix"][i][i] for i in range(2)) == sum(hits)
     assert sum(map(sum, result["confusion_matrix"])) == len(predictions) == 96
-    assert read_labels(folder / "best") == ("low", "high")
+    assert Checkpoint.open(folder / "best").labels == ("low", "high")
     task = read_task_file(folder / "best")
     assert (task.kind.labels, task.kind.config.max_length, task.calibration) == (("low", "high"), 16, {})
     model, tokenizer = load_model(folder / "best", "sequence").eval(), Tokenizer.load(folder / "best")

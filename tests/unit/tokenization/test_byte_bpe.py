@@ -7,16 +7,12 @@ import os
 import random
 import subprocess
 import sys
-from unittest import mock
 
 import pytest
 import transformers
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
-from bertline.tokenization import tokenizer
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import sentence_encoder
 from bertline.tokenization.training import train_byte_bpe
@@ -37,7 +33,6 @@ HOSTILE = (
     "control\x01s \x00characters\x7f\x1f here\u2028there",
     "they've it's 'twas rock'n'roll don't('s)'s (x)'y ... a_b1-2c",
     "<s> in a text, </s> <pad> <unk> and <mask>, or a <mask>",
-    "\x01s \x01e \x02",
     "\ufeff\u200b\u0301 combining",
 )  # fmt: skip
 
@@ -104,22 +99,14 @@ def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(build)
         build(ExtendedTokenizerConfig(kind="extended", lowercase=None, **given, **sizes), "extended")
 
 
-_INDENTED = ["a    b   c  d     e"] * 50  # gives tokens of several spaces
-_PLAIN = ["The quick brown fox doesn't jump over the lazy dog, über alles.", "Sorting a series returns the series."] * 9
-BYTES = train_byte_bpe([*_INDENTED, *_PLAIN], vocab_size=300, min_frequency=2)
-PIECES = st.sampled_from([*" ,.('s)_-\n\t\x01\x02e\u00a0ßé²½一ก\u200d😀", "  ", "the", "don't", "<mask>", "</s>", "42"])
+BYTES = train_byte_bpe(["The quick brown fox doesn't jump over the lazy dog."] * 9, vocab_size=280, min_frequency=2)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=6))
-def test_remembered_stretches_give_the_ids_of_the_library(texts: list[str]) -> None:
-    encoder = sentence_encoder(BYTES, "uint16")
-    for batch in (texts, list(HOSTILE), texts):
-        with mock.patch.object(tokenizer, "_MAX_REMEMBERED", 30):
-            ids, lengths = encoder(batch)
-        expected = BYTES.encode_literally(batch)
-        assert lengths.tolist() == list(map(len, expected))
-        assert ids.tolist() == [token for tokens in expected for token in tokens]
+def test_the_encoder_of_sentences_gives_the_same_ids_concatenated() -> None:
+    ids, lengths = sentence_encoder(BYTES, "uint16")(HOSTILE)
+    expected = BYTES.encode_literally(HOSTILE)
+    assert lengths.tolist() == list(map(len, expected))
+    assert ids.dtype == "uint16" and ids.tolist() == [token for tokens in expected for token in tokens]
 
 
 @pytest.mark.parametrize(("taken", "overlap", "least"), [({}, 0, 5), ({"question": 6}, 0, 11), ({}, 3, 8)])

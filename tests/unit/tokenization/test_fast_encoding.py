@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.tokenization.counting import count_words
-from bertline.tokenization.tokenizer import Encoded, Tokenizer, bert_normalizer, sentence_encoder
+from bertline.tokenization.tokenizer import EncodedSentences, Tokenizer, bert_normalizer, sentence_encoder
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdeéxyzABCÉßσς'.,-[]#$½你好ㄱ한"
@@ -38,7 +38,7 @@ CHARACTERS = st.one_of(
 TEXTS = st.one_of(st.text(CHARACTERS), st.text(" abcx#[]"), st.sampled_from(["[MASK] [SEP][CLS]", "ab[UNK]ab ##ab"]))
 
 
-def encoded(encoder: Callable[[list[str]], Encoded], texts: list[str]) -> list[list[int]]:
+def encoded(encoder: Callable[[list[str]], EncodedSentences], texts: list[str]) -> list[list[int]]:
     ids, lengths = encoder(texts)
     ends = np.cumsum(lengths)
     return [ids[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]

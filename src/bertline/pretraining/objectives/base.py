@@ -16,8 +16,11 @@ if TYPE_CHECKING:  # an objective is also a section of the configuration, which 
     from torch import Tensor
 
     from bertline.encoders.loading import LanguageModel
+    from bertline.encoders.wrapped import WrappedMaskedLM
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
+    from bertline.modeling.checkpoint import Checkpoint
     from bertline.modeling.config import ModelConfig
+    from bertline.tokenization.tokenizer import Tokenizer
 
 Count = Literal["targets", "sequences", "tokens"]
 """Number that a sum over the global batch is divided by: tokens chosen for prediction, sequences, or real tokens."""
@@ -127,6 +130,8 @@ class Objective(Checked):
     one rank. None: each example is one sequence, and none depends on another."""
     neighbours_together: ClassVar[int] = 1
     """Number of examples, one after another in the corpus, that steps take together; 1: each is drawn alone."""
+    fills_blanks: ClassVar[bool] = True
+    """Whether the encoder fills the blanks itself."""
     reads_draws: ClassVar[bool] = False
     """Whether batches have `draws`, a random number for each target; see `examples.masking.target_draws`."""
     terms: ClassVar[tuple[LossTerm, ...]] = (MLM_LOSS,)
@@ -151,10 +156,26 @@ class Objective(Checked):
     `{NAME}`, `{NAME_baseline}` and `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
 
     def model_class(self) -> type[MaskedLanguageModel]:
-        """Return the class of an encoder with the heads of the objective."""
-        from bertline.modeling.bert import BertForMaskedLM
+        """Return the class of an encoder of bertline's own layers with the heads of the objective."""
+        from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining
 
-        return BertForMaskedLM
+        return BertForPreTraining if self.with_pooler else BertForMaskedLM
+
+    def wrapped_model(
+        self, config: ModelConfig, tokenizer: Tokenizer, checkpoint: Checkpoint | None, *, seed: int
+    ) -> WrappedMaskedLM:
+        """Return a model of transformers with the heads of the objective: a checkpoint's, or with random weights."""
+        from bertline.encoders.wrapped import start_language_model
+
+        head = "pretraining" if self.with_pooler else "mlm"
+        return start_language_model(config, tokenizer, head, checkpoint, seed=seed)
+
+    def load_teacher(self, config: ModelConfig, tokenizer: Tokenizer) -> MaskedLanguageModel | None:
+        """Return the model whose outputs the encoder imitates, in evaluation mode; None if it imitates none."""
+        return None
+
+    def start(self, model: MaskedLanguageModel) -> None:
+        """Replace random weights from which the objective does not start."""
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from bertline.foundation.checked import NonNegativeFloat, PositiveFloat
+from bertline.foundation.errors import ConfigError
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from bertline.modeling.bert import MaskedLanguageModel
+    from bertline.modeling.config import ModelConfig
+    from bertline.tokenization.tokenizer import Tokenizer
 
 TEACHER = Metric(
     name="teacher_accuracy", total="teacher_correct", count="targets", title="its teacher", note="blanks filled right"
@@ -37,7 +43,7 @@ class Distilled(Objective):
     start; the weights 5, 2 and 1 and the temperature 2 are those of the published training script.
     """
 
-    families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.wrapping is None)
+    families: ClassVar[Collection[str]] = tuple(name for name, family in FAMILIES.items() if family.can("distillation"))
     metrics: ClassVar[tuple[Metric, ...]] = (MLM_ACCURACY, TEACHER)
     title: ClassVar[str] = "the masked language model and the distributions of a teacher"
     summary: ClassVar[str] = f"{Objective.summary}; its teacher fills {{teacher_accuracy}} of the same blanks"
@@ -69,6 +75,52 @@ class Distilled(Objective):
             LossTerm(name="cosine_loss", count="tokens", weight=self.cosine_weight),
         )
         return terms if self.cosine_weight else terms[:2]
+
+    def load_teacher(self, config: ModelConfig, tokenizer: Tokenizer) -> MaskedLanguageModel:
+        """See `Objective.load_teacher`; ConfigError if it cannot teach such a student."""
+        from bertline.encoders.loading import load_model
+        from bertline.modeling.checkpoint import Checkpoint
+
+        teacher, problem = Checkpoint.open(self.teacher), None
+        if not teacher.family.can("distillation") or not teacher.has_mlm_head:
+            problem = "it is not of BERT's kin, or has no masked language model head"
+        elif teacher.tokenizer.vocab != tokenizer.vocab:
+            problem = (
+                "its vocabulary is another one, so its distributions are over other tokens: use tokenizer=existing "
+                f"tokenizer.path={self.teacher}"
+            )
+        elif config.num_hidden_layers > teacher.config.num_hidden_layers:
+            problem = (
+                f"the student has more layers ({config.num_hidden_layers}) than it ({teacher.config.num_hidden_layers})"
+            )
+        elif self.cosine_weight and config.hidden_size != teacher.config.hidden_size:
+            problem = (
+                f"its hidden size is {teacher.config.hidden_size}, the student's {config.hidden_size}; use "
+                "objective.cosine_weight=0 objective.start_from_teacher=false"
+            )
+        if problem is not None:
+            raise ConfigError(f"objective.teacher names {teacher.folder}, which cannot teach this student: {problem}")
+        model: Any = load_model(teacher, "mlm").eval()
+        return model
+
+    def start(self, model: MaskedLanguageModel) -> None:
+        """Copy layers of the teacher, and all that both have besides (arXiv 1910.01108, section 3)."""
+        from bertline.encoders.loading import spread_layers
+
+        teacher = model.teacher
+        if not self.start_from_teacher or teacher is None:
+            return
+        layers = spread_layers(len(teacher.bert.layers), len(model.bert.layers))
+        theirs = teacher.state_dict()
+        for name, weight in model.state_dict().items():
+            source = re.sub(r"(?<=layers\.)\d+", lambda number: str(layers[int(number[0])]), name)
+            if source in theirs and theirs[source].shape != weight.shape:
+                raise ConfigError(
+                    f"objective.start_from_teacher: {name} is {list(weight.shape)} in the student and "
+                    f"{list(theirs[source].shape)} in the teacher. Give the model the teacher's sizes, or set it to "
+                    "false."
+                )
+            weight.copy_(theirs.get(source, weight))
 
     def output(self, model: Any, batch: Mapping[str, Tensor]) -> DistilledOutput:  # type: ignore[override]
         import torch

@@ -16,7 +16,10 @@ from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Learnin
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bertline.encoders.wrapped import WrappedMaskedLM
+    from bertline.modeling.checkpoint import Checkpoint
     from bertline.modeling.config import ModelConfig
+    from bertline.tokenization.tokenizer import Tokenizer
 
 _ACCURACY = Metric(
     name="detection_accuracy",
@@ -59,6 +62,7 @@ class ReplacedToken(Objective):
     """
 
     families: ClassVar[Collection[str]] = ("electra",)
+    fills_blanks: ClassVar[bool] = False
     reads_draws: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = (_ACCURACY, UNREPLACED, MLM_ACCURACY)
     advice: ClassVar[Mapping[str, str]] = {
@@ -84,6 +88,14 @@ class ReplacedToken(Objective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         return (MLM_LOSS, LossTerm(name="detection_loss", count="tokens", weight=self.detection_weight))
+
+    def wrapped_model(
+        self, config: ModelConfig, tokenizer: Tokenizer, checkpoint: Checkpoint | None, *, seed: int
+    ) -> WrappedMaskedLM:
+        """See `Objective.wrapped_model`: the detector with its generator."""
+        from bertline.encoders.wrapped import start_replaced_token
+
+        return start_replaced_token(config, tokenizer, self.generator_width, checkpoint, seed=seed)
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int

@@ -12,7 +12,6 @@ from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bertline.modeling.bert import MaskedLanguageModel
     from bertline.modeling.config import ModelConfig
 
 
@@ -51,11 +50,6 @@ class PairObjective(Objective):
     @property
     def terms(self) -> tuple[LossTerm, ...]:  # type: ignore[override]
         return (MLM_LOSS, self.pair_loss)
-
-    def model_class(self) -> type[MaskedLanguageModel]:
-        from bertline.modeling.bert import BertForPreTraining
-
-        return BertForPreTraining
 
     def problems(
         self, examples: Mapping[str, Any], batch_sizes: Sequence[int], *, model: ModelConfig, num_ranks: int

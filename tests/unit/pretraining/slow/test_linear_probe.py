@@ -8,7 +8,7 @@ from torch import nn
 import probing_inputs as language
 import tiny
 from bertline.examples.store import ExampleStore
-from bertline.modeling.bert import BertForPreTraining, Encoded
+from bertline.modeling.bert import BertForPreTraining, EncoderOutput
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.probes import LinearProbe, configured_probes, probing_sentences
 from bertline.pretraining.run import run_pretraining
@@ -61,13 +61,13 @@ class HandMade(nn.Module):
         self.config = SimpleNamespace(hidden_size=len(language.TOKENS))
         self.reads_order = reads_order
 
-    def forward(self, input_ids, token_type_ids, attention_mask) -> Encoded:
+    def forward(self, input_ids, token_type_ids, attention_mask) -> EncoderOutput:
         meant = input_ids
         if self.reads_order:
             kinds = (input_ids - language.FIRST_WORD) % 3
             meant = (kinds.roll(-1, dims=1) - kinds) % 3
         states = nn.functional.one_hot(meant, self.config.hidden_size).float()
-        return Encoded(states, torch.zeros(1), states)
+        return EncoderOutput(states, torch.zeros(1), states)
 
 
 def test_an_encoder_that_knows_the_order_is_found_out_and_one_that_counts_words_is_at_chance(sentences):

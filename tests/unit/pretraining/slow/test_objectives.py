@@ -8,8 +8,8 @@ import torch
 import pretraining_inputs
 import tiny
 from bertline.modeling.bert import BertForPreTraining, set_attention
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.dropout import mask_keys
-from bertline.modeling.huggingface import architecture_of
 from bertline.pretraining.data import expanded
 from bertline.pretraining.plan import RowLayout
 from bertline.pretraining.probes import BestStep, MaskPredictionProbe
@@ -104,4 +104,4 @@ def test_contrastive_learns_to_find_the_other_segment(pretraining, make_contrast
     weighted = rows[-1]["train/contrastive_loss"] + 0.5 * rows[-1]["train/mlm_loss"]
     assert rows[-1]["train/loss"] == pytest.approx(weighted, rel=1e-6)
     assert {"val/contrastive_loss", "val/contrastive_accuracy", "val/mlm_loss"} <= figures.keys()
-    assert architecture_of(job.result_folder) == "BertForMaskedLM"
+    assert Checkpoint.open(job.result_folder).architecture == "BertForMaskedLM"

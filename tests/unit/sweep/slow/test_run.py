@@ -18,7 +18,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.foundation.seeds import seed_for
 from bertline.foundation.verdicts import AS_NUMBER
 from bertline.kinds.regression import RegressionTaskConfig
-from bertline.modeling.huggingface import read_config
+from bertline.modeling.checkpoint import Checkpoint
 from bertline.sweep import repetitions, run, workers
 from bertline.sweep.repetitions import chosen_encoder
 from bertline.sweep.run import run_sweep
@@ -172,7 +172,7 @@ def test_a_task_may_start_elsewhere_than_from_the_pipelines_encoder(inputs, inpu
     )
     figures, result = swept(job)
     assert result["start"] == start
-    best = read_config(job.run_folder / "result" / "best")[0]
+    best = Checkpoint.open(job.run_folder / "result" / "best").config
     assert best.hidden_size == (16 if start_from == "folder" else 32)
     # Random weights compared with random weights would be the same thing twice.
     assert ("random_weights" in result["arms"]) == (start_from == "folder")
