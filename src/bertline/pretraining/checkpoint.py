@@ -14,13 +14,13 @@ from bertline.pretraining.job import PretrainJob, require_same, write_model
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import BestStep, Probe
-from bertline.training.checkpoints import BackgroundWriter, Checkpoint, CheckpointFolder, on_host
+from bertline.training.checkpoints import BackgroundWriter, CheckpointFolder, SavedStep, on_host
 from bertline.training.devices import Machine
 from bertline.training.process_group import decide_on_first_rank
 from bertline.training.progress import Seconds, TrainingClock
 
 
-def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:
+def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> SavedStep | None:
     """Return the checkpoint to resume from: this run's newest; None if there is none.
 
     The first rank chooses; the others load the same file, whatever they see in the folder.
@@ -30,7 +30,7 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
         MachineError: This rank does not see the checkpoint that the first one chose.
     """
     folder = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
-    newest: Checkpoint | None = None
+    newest: SavedStep | None = None
 
     def choose() -> tuple[int, str] | None:
         nonlocal newest
@@ -69,7 +69,7 @@ class TrainingState:
     checkpoints: CheckpointFolder
     writer: BackgroundWriter = dataclasses.field(default_factory=BackgroundWriter)
 
-    def restore(self, checkpoint: Checkpoint | None) -> None:
+    def restore(self, checkpoint: SavedStep | None) -> None:
         """Restore the module and the records to the state of the checkpoint; None starts from scratch."""
         is_first_rank = self.module.machine.ranks.is_first
         if is_first_rank:

@@ -39,8 +39,8 @@ _OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
-    """One loaded checkpoint."""
+class SavedStep:
+    """What was saved of a training after a step."""
 
     step: int
     state: dict[str, Any]
@@ -103,7 +103,7 @@ class CheckpointFolder:
         self._drop_all_but(step, best_step)
         return path
 
-    def load_newest(self) -> Checkpoint | None:
+    def load_newest(self) -> SavedStep | None:
         """Load the newest intact checkpoint, None if there is none; damaged and non-finite ones give a warning.
 
         Raises:
@@ -120,7 +120,7 @@ class CheckpointFolder:
             )
         return None
 
-    def load(self, step: int) -> Checkpoint | None:
+    def load(self, step: int) -> SavedStep | None:
         """Load the checkpoint of a step; None if it does not exist or, with a warning, if it is damaged."""
         path = self._path(step)
         if not path.exists():
@@ -141,13 +141,13 @@ class CheckpointFolder:
             if isinstance(value, Tensor) and not is_finite(value):
                 warn(f"{path}: {where} has values that are not finite. {_SKIPPED}")
                 return None
-        return Checkpoint(step=step, state=state)
+        return SavedStep(step=step, state=state)
 
     def digest(self, step: int) -> str:
         """Return the SHA-256 of a checkpoint, from the file next to it."""
         return _digest_path(self._path(step)).read_text(encoding="utf-8").strip()
 
-    def load_as_first_rank(self, step: int, digest: str, ranks: Ranks) -> Checkpoint:
+    def load_as_first_rank(self, step: int, digest: str, ranks: Ranks) -> SavedStep:
         """Load the checkpoint that the first rank loaded, which may become visible on this machine only later.
 
         Raises:
