@@ -21,7 +21,8 @@ help:            ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
-	@dvc repro; status=$$?; $(BIN)/python -m bertline.cli.repro_end $$status; exit $$status
+	@dvc repro
+	@$(BIN)/python -m bertline.cli.repro_end
 
 # One thread each: there is a process of pytest for every core. Each begins with a half of the tests, in their order, and
 # takes from the end of the other's when done: a module's tests stay together, what they share is made once.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -141,16 +140,6 @@ def test_a_stage_that_always_runs_re_runs_only_what_depends_on_a_file_that_it_ch
     assert names_run(project) == ["seen", "two@x"]
     Path("conf").write_text("2")
     assert names_run(project) == ["configure", "seen"]
-
-
-def test_a_running_stage_is_in_rwlock_with_its_process_so_a_busy_lock_can_be_explained(project: Any) -> None:
-    stages({"one": {"cmd": "cp .dvc/tmp/rwlock seen; echo a > out", "outs": ["out"]}})
-    names_run(project)
-    held = yaml.safe_load(Path("seen").read_text())["write"]
-    assert [Path(path).name for path in held] == ["out"]
-    assert [holder["pid"] for holder in held.values()] == [os.getpid()]
-    assert all(isinstance(holder["cmd"], str) for holder in held.values())
-    assert not any(yaml.safe_load(Path(".dvc/tmp/rwlock").read_text()).values())
 
 
 def test_the_digests_of_the_lock_are_md5_of_a_file_and_of_the_list_of_a_folder_s_files(project: Any) -> None:

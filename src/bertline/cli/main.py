@@ -1,8 +1,8 @@
-"""The command `bertline`: finds the subcommand, shows help, completes words in the shell.
+"""The command `bertline`: finds the subcommand, and shows help.
 
     bertline finetune data=reviews.csv start_from=google-bert/bert-base-uncased
 
-Nothing heavy is imported before a subcommand is known, so that help and completion answer at once.
+Nothing heavy is imported before a subcommand is known, so that help answers at once.
 """
 
 import difflib
@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -58,15 +58,9 @@ HELP = """usage: bertline COMMAND [KEY=VALUE ...]
 
 bertline COMMAND --help shows examples and all keys of a command. Settings are overrides, KEY=VALUE, as in
 conf/: bertline plan model=base plan.device=h100. The stages of the pipeline run with `dvc repro`, and one by
-hand with `python pipelines/STAGE.py`. In Bash, TAB completes after:  eval "$(bertline completion)"
+hand with `python pipelines/STAGE.py`.
 """
 _TRAIN = ("finetune", "glue")
-# Bash splits words at `=`, so after `model=t` only `tiny` is offered.
-COMPLETION = """_bertline() {
-  local IFS=$'\\n'
-  COMPREPLY=($(bertline complete "${COMP_LINE:0:$COMP_POINT}"))
-}
-complete -o nospace -o default -F _bertline bertline"""
 
 
 def main() -> NoReturn:
@@ -76,11 +70,8 @@ def main() -> NoReturn:
     name, *arguments = sys.argv[1:] or ["--help"]
     from bertline.run.stopping import in_one_line
 
-    texts = dict.fromkeys(("--help", "-h", "help"), _help)
-    texts |= {"--version": lambda: f"bertline {bertline.__version__}", "completion": lambda: COMPLETION}
-    texts["complete"] = lambda: "\n".join(completions(*arguments))
-    if name in texts:
-        in_one_line(lambda: print(texts[name]()))
+    if name in ("--help", "-h", "help", "--version"):
+        in_one_line(lambda: print(f"bertline {bertline.__version__}" if name == "--version" else _help()))
     if name not in COMMANDS:
         likely = difflib.get_close_matches(name, COMMANDS, n=1)
         meant = f"Did you mean `bertline {likely[0]}`?" if likely else "`bertline --help` lists the commands."
@@ -104,31 +95,6 @@ def function_of(command: Command) -> Callable[[list[str]], int | None]:
     module, _, function = command.function.partition(":")
     imported: Callable[[list[str]], int | None] = getattr(importlib.import_module(f"bertline.cli.{module}"), function)
     return imported
-
-
-def completions(line: str) -> list[str]:
-    """Return what the last word of a command line can become: commands, keys of its own, groups, options of a group.
-
-    >>> completions("bertline fine")
-    ['finetune ']
-    >>> completions("bertline plan plan.pr")
-    ['plan.price_per_hour=']
-    """
-    *earlier, word = re.split(r"\s+", line)[1:] or [""]
-    if not earlier:
-        return [f"{name} " for name in COMMANDS if name.startswith(word)]
-    command = COMMANDS.get(earlier[0])
-    if command is None or command.config is None:
-        return []
-    enter_project()
-    conf = conf_folder()
-    key, equals, value = word.partition("=")
-    if equals:
-        options = sorted(path.stem for path in (conf / key.partition("@")[0]).glob("*.yaml"))
-        return [f"{option} " for option in options if option.startswith(value)]
-    groups = [path.relative_to(conf).as_posix() for path in sorted(conf.rglob("*")) if path.is_dir()]
-    keys = [*_keys(_arguments(conf / f"{command.config}.yaml")), *groups]
-    return [f"{key}=" for key in keys if key.startswith(word)]
 
 
 def _run(name: str, function: Callable[[list[str]], int | None], arguments: list[str]) -> int | None:
@@ -160,15 +126,6 @@ def _arguments(file: Path) -> str:
     """Return the text of a file in conf/ without what is for Hydra alone."""
     blocks = re.split(r"^(?=[\w#])", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return "".join(block for block in blocks if not block.startswith(("defaults:", "hydra:", "# Arguments"))).strip()
-
-
-def _keys(text: str) -> Iterator[str]:
-    """Yield the keys of YAML text, with dots."""
-    above = ""
-    for indent, key in re.findall(r"^( {0,2})(\w+):", text, flags=re.MULTILINE):
-        yield f"{above}{key}" if indent else key
-        if not indent:
-            above = f"{key}."
 
 
 def _end(number: int, frame: object) -> None:

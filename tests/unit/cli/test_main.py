@@ -1,4 +1,4 @@
-"""The command `bertline`: help, wrong commands, completion, and where it works."""
+"""The command `bertline`: help, wrong commands, and where it works."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.cli.main import COMMANDS, _show_help, completions, function_of
+from bertline.cli.main import COMMANDS, _show_help, function_of
 from fork_server import run_bertline
 from projects import copy_project
 
@@ -27,22 +27,6 @@ def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant()
     done = run_bertline(ROOT, "finetun", "data=x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: there is no command 'finetun'. Did you mean `bertline finetune`?\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("bertline prom", ["promote "]),
-        ("bertline finetune label_p", ["label_pattern="]),
-        ("bertline plan plan.num", ["plan.num_devices="]),
-        ("bertline configure corpus/cl", ["corpus/cleaning="]),
-        ("bertline configure --save model=ti", ["tiny "]),
-        ("bertline push arti", []),  # left to the shell: files
-        ("bertline nothing x", []),
-    ],
-)
-def test_tab_completes_commands_keys_and_options(line: str, words: list[str]) -> None:
-    assert completions(line) == words
 
 
 def test_it_works_on_the_project_from_any_folder_inside(tmp_path: Path) -> None:

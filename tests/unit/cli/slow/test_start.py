@@ -1,4 +1,4 @@
-"""The command `bertline` in a process of its own: how it starts, and what Bash does with it."""
+"""The command `bertline` in a process of its own: how it starts."""
 
 from __future__ import annotations
 
@@ -31,18 +31,3 @@ def test_in_a_deleted_folder_a_command_says_so_in_one_line(tmp_path: Path, argum
     done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == "error: the working folder was deleted. Change to another one and give the command again.\n"
-
-
-@pytest.mark.parametrize(
-    ("typed", "words"),
-    [("bertline fine", "finetune"), ("bertline plan model=t", "tiny"), ("bertline plan mod", "model=")],
-)
-def test_bash_completes_with_the_script_that_it_is_given(tmp_path: Path, typed: str, words: str) -> None:
-    (tmp_path / "bertline").write_text(f'#!/bin/sh\nexec {sys.executable} -m bertline "$@"\n')
-    (tmp_path / "bertline").chmod(0o755)
-    script = (
-        f'PATH={tmp_path}:$PATH; eval "$(bertline completion)"; COMP_LINE="{typed}"; COMP_POINT=${{#COMP_LINE}}\n'
-        '_bertline; echo "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [words], done.stderr
