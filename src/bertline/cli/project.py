@@ -35,7 +35,8 @@ def require_project(command: str) -> None:
 def conf_folder() -> Path:
     """Return `conf/` of the project, else the one that the installed package carries."""
     own = Path("conf").resolve()
-    return own if (own / "config.yaml").is_file() else Path(__file__).resolve().parents[1] / "conf"
+    # Other programs with Hydra have a conf/config.yaml, too.
+    return own if (own / "finetune.yaml").is_file() else Path(__file__).resolve().parents[1] / "conf"
 
 
 def folder_or_name(named: str) -> Path | str:
