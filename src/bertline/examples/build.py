@@ -49,7 +49,6 @@ from bertline.tokenization.words import word_starts
 
 _BATCH_EXAMPLES = 1024
 _SPLITS: tuple[Split, ...] = ("train", "validation")
-_MUCH_TRUNCATED = 0.5
 # Of a shard of train examples the counts of tokens and `digests_of`, of one of validation the counts of targets.
 _COUNTS, _DIGESTS = "counts.npy", "digests.npy"
 
@@ -80,7 +79,6 @@ def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy, firs
     return counts
 
 
-_NUM_READABLE = 20
 _LEGEND = """\
 {count} of {total:,} training examples of at most {length} tokens, drawn at random, with their masks of epoch 0.
   <word={mask}>   a target: the model sees {mask} and must say word
@@ -93,7 +91,7 @@ _CONTINUES, _BEGINS = f"{CONTINUATION}s             continues a word", "Ä s or â
 
 def write_readable(path: Path, store: ExampleStore, tokenizer: Tokenizer, *, seed: int, policy: MaskingPolicy) -> None:
     """Write examples, chosen by the seed, to a text file."""
-    count = min(_NUM_READABLE, len(store))
+    count = min(20, len(store))
     chosen = sorted(generator(seed, "readable", store.max_length).choice(len(store), count, replace=False).tolist())
     mask, mark = tokenizer.mask_token, _CONTINUES if tokenizer.is_wordpiece else _BEGINS
     parts = [_LEGEND.format(count=count, total=len(store), length=store.max_length, mask=mask, mark=mark)]
@@ -253,7 +251,7 @@ def _write_examples(
         for name in shard_files(number):
             link_or_copy(shard_folder(work / f"{split}/shards-{length}", number) / name, target / name)
     truncated = counts["truncated_tokens"]
-    if truncated > _MUCH_TRUNCATED * (truncated + counts["tokens"]):
+    if truncated > counts["tokens"]:
         warn(
             f"of the {split} text, sequences of {length} tokens keep less than half: its sentences are longer than "
             "that. Check that the corpus splits sentences in this language, or raise examples.lengths."

@@ -28,9 +28,6 @@ COUNTED = (
 )  # fmt: skip
 """What `encode_file` counts of every file."""
 _BATCH_CHARACTERS = 1_000_000
-_SHORT_SENTENCES, _MANY_SHORT = 5, 0.3
-"""Documents of fewer sentences are short, and a larger share of such ones are many."""
-_SPANS_AT_ONCE = 4096
 
 
 class EncodedShard(NamedTuple):
@@ -69,7 +66,7 @@ class EncodedShard(NamedTuple):
             "documents": len(in_document),
             "sentences": len(self.sentence_starts) - 1,
             "tokens": len(self.tokens),
-            "short": int((in_document < _SHORT_SENTENCES).sum()),
+            "short": int((in_document < 5).sum()),
             "one_sentence": int((in_document == 1).sum()),
         }
 
@@ -97,8 +94,8 @@ class EncodedCorpus:
         self.token_bounds = _bounds(each["tokens"] for each in counts)
         """[shards + 1] tokens before each shard, and of all."""
         self.num_documents = self.document_bounds[-1]
-        self.has_short_documents = sum(each["short"] for each in counts) > _MANY_SHORT * self.num_documents
-        """Whether so many documents have few sentences that a large part of the pairs are of a last sentence alone."""
+        self.has_short_documents = sum(each["short"] for each in counts) > 0.3 * self.num_documents
+        """Whether so many documents have fewer than five sentences that many pairs are of a last sentence alone."""
         names = sorted({name for each in counts for name in each.get("languages", {})})
         several = sum(not name.startswith("/") for name in names) > 1
         self.language_bounds = {
@@ -165,7 +162,7 @@ class EncodedCorpus:
             shard = self.shards[number]
             tokens = mapped(shard / "tokens.npy") if isinstance(shard, Path) else shard.tokens
             of_shard = np.flatnonzero((numbers == number) & (lengths > 0))
-            for chosen in np.array_split(of_shard, -(-len(of_shard) // _SPANS_AT_ONCE) or 1):
+            for chosen in np.array_split(of_shard, -(-len(of_shard) // 4096) or 1):
                 sources = indices_of(starts[chosen] - self.token_bounds[number], lengths[chosen])
                 out[indices_of(places[chosen], lengths[chosen])] = tokens[sources]
 

@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from bertline.examples.store import Array, Example, ExampleStore
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.foundation.seeds import seed_for
+from bertline.foundation.seeds import seed_for, spread_bits
 from bertline.tokenization.vocabulary import MASK, PAD
 
 _OUTPUTS_PER_POSITION = 3
 _POSITION_BITS = 16
+# Increment of SplitMix64: 2**64 divided by the golden ratio (Steele, Lea and Flood 2014, section 4).
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-"""Increment of SplitMix64: 2**64 divided by the golden ratio (Steele, Lea and Flood 2014, section 4)."""
 _POSITION_MASK = np.uint64((1 << _POSITION_BITS) - 1)
 _OUTPUT_FOR_NUMBER = np.array([_OUTPUTS_PER_POSITION << _POSITION_BITS], dtype=np.uint64)
 _NEVER = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -239,10 +239,7 @@ def _output(keys: npt.NDArray[np.uint64], counters: npt.NDArray[np.uint64]) -> n
     >>> _output(np.zeros(1, dtype=np.uint64), np.arange(2, dtype=np.uint64)).tolist()
     [16294208416658607535, 7960286522194355700]
     """
-    state = keys + (counters + np.uint64(1)) * _GOLDEN_GAMMA
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
+    return spread_bits(keys + (counters + np.uint64(1)) * _GOLDEN_GAMMA)
 
 
 def _unit_interval(outputs: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:

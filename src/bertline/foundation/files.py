@@ -78,6 +78,12 @@ def read_json_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line, _ in complete_lines(path)]
 
 
+def keep_json_lines(path: Path, is_kept: Callable[[Any], bool]) -> None:
+    """Drop the other lines of such a file, and an incomplete last one; a missing file stays away."""
+    if path.exists():
+        write_atomically(path, b"".join(line for line, _ in complete_lines(path) if is_kept(json.loads(line))))
+
+
 def append_lines(path: Path, lines: Sequence[str]) -> None:
     """Append lines to a file, adding a line end to each.
 

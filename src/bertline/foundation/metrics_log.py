@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from bertline.foundation.files import complete_lines, write_atomically, writing
+from bertline.foundation.files import complete_lines, keep_json_lines, writing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,15 +42,13 @@ class MetricsLog:
             if self._handle is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._handle = self.path.open("a", encoding="utf-8")
-            self._handle.write(_line(row))
+            self._handle.write(json.dumps(dataclasses.asdict(row)) + "\n")
             self._handle.flush()
 
     def keep_up_to(self, step: int) -> None:
         """Drop rows after `step`, because a run resumed from a checkpoint writes them again."""
         self.close()
-        if self.path.exists():
-            rows = [row for row in read_metrics(self.path) if row.step <= step]
-            write_atomically(self.path, "".join(_line(row) for row in rows))
+        keep_json_lines(self.path, lambda row: row["step"] <= step)
 
     def close(self) -> None:
         """Close the file; the next `log` opens it again."""
@@ -62,7 +60,3 @@ class MetricsLog:
 def read_metrics(path: Path) -> Iterator[MetricsRow]:
     """Yield rows in file order, without an incomplete last line (of a killed writer)."""
     return (MetricsRow(**json.loads(line)) for line, _ in complete_lines(path))
-
-
-def _line(row: MetricsRow) -> str:
-    return json.dumps(dataclasses.asdict(row)) + "\n"

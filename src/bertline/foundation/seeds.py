@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+import numpy.typing as npt
 
 
 def seed_for(*parts: int | str) -> int:
@@ -15,6 +16,16 @@ def seed_for(*parts: int | str) -> int:
         encoded = str(part).encode()
         digest.update(f"{type(part).__name__}:{len(encoded)}:".encode() + encoded)
     return int.from_bytes(digest.digest(), "little")
+
+
+def spread_bits(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Let every bit of each number change all others: the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+
+    A bijection of the numbers below 2**64.
+    """
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def generator(*parts: int | str) -> np.random.Generator:

@@ -33,16 +33,7 @@ from bertline.training.matmul_rate import peak_rate
 from bertline.training.private_api import name_compiled_kernels
 from bertline.training.progress import Seconds, TrainingProgress
 
-# Beyond this fraction of the memory, what other steps need in addition might not fit: a few more packed rows, and gaps
-# between blocks of memory.
-_USABLE_FRACTION = 0.95
-# Packed rows differ in number from step to step.
-_STEPS_LOOKED_AT = 4
-_GB = 1e9
-USUAL_TARGETS = 0.15
-"""Fraction of the tokens that are targets, near enough for the time that is left."""
-_FIRST_STEPS, _PROFILED_STEPS = 10, 5
-"""Number of steps of a start before a profile, which compile and fill caches, and of those in it."""
+_PROFILED_STEPS = 5
 
 
 @dataclass(eq=False)
@@ -77,7 +68,8 @@ class Rehearsal(pl.Callback):
         """Give the dataset the layout, or the first one of fewer and fewer rows, that fits; return it."""
         device, ranks, length = module.machine.device, module.machine.ranks, place.max_length
         layout = tried = self.dataset.layouts[length]
-        step = max(steps[:_STEPS_LOOKED_AT], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
+        # Packed rows differ in number from step to step.
+        step = max(steps[:4], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
         share = _most_rows(self.dataset[step]["micro_batches"])
         most = -(-int(sum_over_ranks([share], device)[0]) // ranks.world_size)  # equal on all ranks
         frozen = module.frozen_layout
@@ -142,12 +134,13 @@ def _rehearse(
     if not fits:
         gc.collect()  # after the except block, whose error holds on to the activations
     if not on_gpu:
-        return fits, f"{peak / _GB:.1f} GB of memory"
+        return fits, f"{peak / 1e9:.1f} GB of memory"
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     capacity = torch.cuda.get_device_properties(device).total_memory
-    fits = fits and not (is_open and peak > _USABLE_FRACTION * capacity)
-    return fits, f"{peak / _GB:.1f} of {capacity / _GB:.1f} GB of memory"
+    # The rest is for what other steps need in addition: a few more packed rows, gaps between blocks of memory.
+    fits = fits and not (is_open and peak > 0.95 * capacity)
+    return fits, f"{peak / 1e9:.1f} of {capacity / 1e9:.1f} GB of memory"
 
 
 def _most_rows(micro_batches: Sequence[Mapping[str, Tensor]]) -> int:
@@ -361,7 +354,8 @@ class ProfileSteps(pl.Callback):
         if not module.machine.ranks.is_first:
             return
         left = self.state.plan.num_steps - module.finished_steps
-        wait = min(_FIRST_STEPS, left - _PROFILED_STEPS - 1)  # one step warms up the profiler
+        # The first steps compile and fill caches; another one warms up the profiler.
+        wait = min(10, left - _PROFILED_STEPS - 1)
         if wait < 1:
             warn(f"runtime.profile: {left} steps are left, too few for a profile, which needs {_PROFILED_STEPS + 2}")
             return

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertline.encoders.loading import LanguageModel, with_weights
-from bertline.foundation.files import drop_leftovers, folder_written_atomically, sync_to_disk
+from bertline.foundation.files import drop_leftovers, folder_written_atomically, keep_json_lines, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
-from bertline.pretraining.health import keep_health
 from bertline.pretraining.job import PretrainJob, require_same, write_model
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
@@ -93,7 +92,11 @@ class TrainingState:
             for path in (*self.job.logs, *(self.job.run_folder / name for name in names)):
                 drop_leftovers(path)  # of a kill
             self.log.keep_up_to(step)
-            keep_health(self.job.health_path, step, self.rewinds)
+            # Of the alarms after it, only the rollbacks of this run.
+            keep_json_lines(
+                self.job.health_path,
+                lambda row: row in self.rewinds or ("rewound_to" not in row and row["step"] <= step),
+            )
         for probe in self.probes:
             probe.keep_up_to(step)
 

@@ -12,8 +12,7 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from bertline.examples.store import read_examples_manifest
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import append_lines, read_json_lines, write_atomically
+from bertline.foundation.files import append_lines
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import warn
 from bertline.pretraining.config import HealthConfig
@@ -39,12 +38,8 @@ if TYPE_CHECKING:
 
 LOG_EVERY_STEPS = 20
 """Number of steps per row of metrics."""
-_MEDIAN_ROWS = 9
-_FEWEST_ROWS = 3
-"""Spikes are relative to the median of the last `_MEDIAN_ROWS` rows; there are none before `_FEWEST_ROWS` rows."""
-
+# Sums that every rank computes by itself, with the same values on all ranks.
 _STEP_SUMS = ("grad_norm", "steps", "skipped_steps")
-"""Sums that every rank computes by itself, with the same values on all ranks."""
 
 
 class IntervalSums:
@@ -153,11 +148,11 @@ class HealthMonitor:
     examples: Mapping[str, Any]
     """Manifest of the examples, from which the baselines follow."""
 
-    def __post_init__(self) -> None:
-        self._phase: int | None = None
-        self._rows: deque[tuple[int, Mapping[str, float]]] = deque()
-        self._losses: deque[float] = deque(maxlen=_MEDIAN_ROWS)
-        self._standing: set[str] = set()
+    _phase: int | None = None
+    _rows: deque[tuple[int, Mapping[str, float]]] = field(default_factory=deque)
+    _losses: deque[float] = field(default_factory=lambda: deque(maxlen=9))
+    """Of the last rows, whose median a spike is relative to."""
+    _standing: set[str] = field(default_factory=set)
 
     def take(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
         """Check the next row of metrics and return the new alarms. Rows from probes are ignored."""
@@ -187,7 +182,7 @@ class HealthMonitor:
         if not math.isfinite(loss):
             return
 
-        median = statistics.median(self._losses) if len(self._losses) >= _FEWEST_ROWS else math.inf
+        median = statistics.median(self._losses) if len(self._losses) >= 3 else math.inf
         if loss > config.spike_factor * median:
             # The row stays out of the median: a loss that never recovers must not become the baseline.
             yield "spike", f"the loss rose to {loss:.2f}; the median of the rows before is {median:.2f}"
@@ -322,11 +317,3 @@ class DivergenceGuard:
 def skipped_in(rewinds: Sequence[Mapping[str, Any]]) -> list[SkippedSequences]:
     """Return the examples that a plan must skip after these rewinds."""
     return [SkippedSequences(**one) for rewind in rewinds for one in rewind["skipped"]]
-
-
-def keep_health(path: Path, step: int, rewinds: Sequence[Mapping[str, Any]]) -> None:
-    """Keep only the given rewinds and the other alarms up to `step`, from which training resumes."""
-    if path.exists():
-        rows = read_json_lines(path)
-        kept = [row for row in rows if row in rewinds or ("rewound_to" not in row and row["step"] <= step)]
-        write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.foundation.seeds import generator
+from bertline.foundation.seeds import generator, spread_bits
 from bertline.modeling.attention_choice import (
     AttentionChoice,
     AttentionDevice,
@@ -28,12 +28,6 @@ from bertline.training.config import RuntimeConfig
 if TYPE_CHECKING:  # the planner does without torch
     from bertline.training.devices import Ranks
 
-_NUM_ROUNDS = 6
-# The two multipliers of splitmix64's finaliser (Steele, Lea, Flood, OOPSLA 2014), which spreads every input bit.
-_SPREAD_1 = np.uint64(0xBF58476D1CE4E5B9)
-_SPREAD_2 = np.uint64(0x94D049BB133111EB)
-# If attention computes whole rows, masking other sequences costs about as much as the padding at this fill.
-_PACKS_BELOW_FILL = 0.85
 _PLAIN = AttentionChoice("plain", "")
 
 
@@ -53,7 +47,7 @@ def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.n
     [8, 6, 1, 2, 5, 3, 9, 0, 7, 4]
     """
     half_bits = max(1, -(-(size - 1).bit_length() // 2))
-    keys = generator(seed, "order", epoch).integers(0, 2**63, size=_NUM_ROUNDS, dtype=np.uint64)
+    keys = generator(seed, "order", epoch).integers(0, 2**63, size=6, dtype=np.uint64)
     walked = _permute(positions.astype(np.uint64), half_bits, keys)
     while (outside := walked >= size).any():
         walked[outside] = _permute(walked[outside], half_bits, keys)
@@ -65,14 +59,8 @@ def _permute(values: np.ndarray, half_bits: int, keys: np.ndarray) -> np.ndarray
     mask, shift = np.uint64((1 << half_bits) - 1), np.uint64(half_bits)
     left, right = values >> shift, values & mask
     for key in keys:
-        left, right = right, left ^ (_spread(right ^ key) & mask)
+        left, right = right, left ^ (spread_bits(right ^ key) & mask)
     return (left << shift) | right
-
-
-def _spread(values: np.ndarray) -> np.ndarray:
-    values = (values ^ (values >> np.uint64(30))) * _SPREAD_1
-    values = (values ^ (values >> np.uint64(27))) * _SPREAD_2
-    return values ^ (values >> np.uint64(31))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,7 +206,8 @@ def packs(runtime: RuntimeConfig, *, fill: float, attention: AttentionKind) -> b
     """Return whether to share rows; `auto`: if attention skips others, or `fill`, real part of padded rows, is low."""
     if runtime.packing != "auto":
         return runtime.packing == "on"
-    return attention == "varlen" or fill < _PACKS_BELOW_FILL
+    # If attention computes whole rows, masking other sequences costs about as much as the padding at this fill.
+    return attention == "varlen" or fill < 0.85
 
 
 def rows_at_once(runtime: RuntimeConfig, length: int) -> int | None:

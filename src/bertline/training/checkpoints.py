@@ -27,12 +27,9 @@ from bertline.modeling.weight_files import is_finite
 from bertline.training.devices import Ranks
 
 _NAME = re.compile(r"step-(\d{8,})\.pt")
-_TRAINED = ("model", "optimizer")
-"""Parts of a state that all further training is computed from."""
 _SKIPPED = "It is skipped; an earlier checkpoint is used, where there is one."
 # File systems that machines share may show a new file some seconds later (NFS caches a folder for up to 60 s).
 _VISIBLE_WITHIN_S = 90.0
-_LOOK_EVERY_S = 0.5
 _PLAIN = (str, int, float, bool, type(None))
 # All files that saving can leave: both files of a checkpoint, and half-written ones after a kill.
 _OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
@@ -137,7 +134,7 @@ class CheckpointFolder:
                 f"({error})"
             ) from error
         # Training from non-finite values could only give NaN, and its checkpoints would replace the good ones.
-        for where, value in (leaf for part in _TRAINED for leaf in _leaves(state.get(part), part)):
+        for where, value in (leaf for part in ("model", "optimizer") for leaf in _leaves(state.get(part), part)):
             if isinstance(value, Tensor) and not is_finite(value):
                 warn(f"{path}: {where} has values that are not finite. {_SKIPPED}")
                 return None
@@ -161,7 +158,7 @@ class CheckpointFolder:
                     f"resumes from it (waited {_VISIBLE_WITHIN_S:.0f} s). All ranks need the same run folder: put "
                     "runtime.runs_folder on a file system that every machine shares."
                 )
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(0.5)
         checkpoint = self.load(step)
         if checkpoint is None:
             raise MachineError(f"rank {ranks.rank} on {socket.gethostname()} cannot use {path}; the first rank could")

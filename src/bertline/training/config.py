@@ -16,8 +16,6 @@ _OURS = ("--job-name", "--array", "--chdir", "--dependency", "--output", "--erro
          "--requeue", "--no-requeue")  # fmt: skip
 _OURS_SHORT = ("-J", "-a", "-D", "-d", "-o", "-e")
 _LONGEST_NOTICE_S = 65_535  # sbatch's
-# arXiv 2405.18392, section 3.2: a decay over a fifth of the steps matches a cosine over all of them.
-_DECAY_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +101,8 @@ class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
     """Shape of the decay; 1-sqrt falls steeply at first."""
 
     def _decay_steps(self, num_steps: int) -> int:
-        return round(_DECAY_SHARE * num_steps) if self.num_decay_steps is None else self.num_decay_steps
+        # arXiv 2405.18392, section 3.2: a decay over a fifth of the steps matches a cosine over all of them.
+        return round(0.2 * num_steps) if self.num_decay_steps is None else self.num_decay_steps
 
     def _decayed(self, share: float) -> float:
         left = 1.0 - (share if self.decay == "linear" else math.sqrt(share))

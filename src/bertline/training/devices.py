@@ -21,7 +21,6 @@ from bertline.training.environment import adopt_srun_ranks
 from bertline.training.private_api import compile_at_least, cpu_computes_bf16
 
 Precision = Literal["fp32", "bf16"]
-_MAX_SHAPES = 64
 _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
@@ -174,7 +173,7 @@ def compile_in_place(module: nn.Module) -> None:
     """
     # On GPUs, the compiler asks the user to report a softmax that it splits, which is no fault.
     warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled", category=UserWarning)
-    compile_at_least(_MAX_SHAPES)
+    compile_at_least(64)
     module.compile(dynamic=False)
 
 

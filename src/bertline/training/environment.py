@@ -19,8 +19,6 @@ _MEMORY = {
     f"glibc.malloc.trim_threshold={64 * _GIB}"
 }
 _DEFAULT_PORT = 29500  # torchrun's
-# Below the ports that systems assign to clients (32768 and more on Linux), and the same on all nodes of a job.
-_FIRST_SLURM_PORT, _SLURM_PORTS = 20000, 10000
 # Only srun sets this variable; a batch script or a shell in an allocation is one process, whatever the job's tasks.
 _STEP_TASKS = "SLURM_STEP_NUM_TASKS"
 
@@ -140,8 +138,9 @@ def _first_host(environment: Mapping[str, str]) -> str:
 
 
 def _port_of_job(environment: Mapping[str, str]) -> str:
+    """Return a port below those that systems assign to clients (32768 and more), the same on all nodes of a job."""
     job = environment.get("SLURM_JOB_ID")
-    return str(_DEFAULT_PORT if job is None else _FIRST_SLURM_PORT + int(job) % _SLURM_PORTS)
+    return str(_DEFAULT_PORT if job is None else 20_000 + int(job) % 10_000)
 
 
 def _first_of(environment: Mapping[str, str], *names: str) -> str:

@@ -16,17 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-_CLIPPING_EPS = 1e-6
-"""Value that PyTorch adds to the norm before dividing by it."""
+# Integers of as many bytes as an element.
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integers of as many bytes as an element."""
 # Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): coefficients of the quintic that
 # raises small singular values fastest, and the number of iterations.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _NUM_ITERATIONS = 5
-_EPS = 1e-7
-# arXiv 2502.16982, section 2.2: scales an update to the root mean square of AdamW's updates.
-_ADAMW_SIZE = 0.2
 
 
 class GroupwiseOptimizer(torch.optim.Optimizer):
@@ -182,7 +177,8 @@ class Muon(GroupwiseOptimizer):
         torch._foreach_mul_(weights, self._one_if_skipped(1 - group["lr"] * group["weight_decay"]))
         for weight, direction in zip(weights, directions, strict=True):
             rows, columns = weight.shape[0] // group["num_matrices"], weight.shape[1]
-            rate = group["lr"] * _ADAMW_SIZE * math.sqrt(max(rows, columns))
+            # arXiv 2502.16982, section 2.2: scales an update to the root mean square of AdamW's updates.
+            rate = group["lr"] * 0.2 * math.sqrt(max(rows, columns))
             for matrix, part in zip(weight.split(rows), direction.split(rows), strict=True):
                 yield _Matrix(matrix, part, rate) if rows <= columns else _Matrix(matrix.mT, part.mT, rate)
 
@@ -243,7 +239,7 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     is_tall = matrices.shape[-2] > matrices.shape[-1]
     wide = matrices.mT if is_tall else matrices  # the smaller of the two Gram matrices is the cheaper one
     # With a Frobenius norm of one, no singular value is above one.
-    wide = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + _EPS)).to(dtype)
+    wide = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + 1e-7)).to(dtype)
     first, third, fifth = _QUINTIC
     # Under autocast, fp32 products would silently be computed in bf16.
     with torch.autocast(matrices.device.type, enabled=False):
@@ -297,8 +293,9 @@ def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Te
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in clipped if weight.grad is not None])
     if largest is None:
         return norm
-    # Rounded as in PyTorch, where the factor may be just below 1 if the norm is `largest`; a NaN norm is clipped too.
-    if norm.device.type != "cpu" or not largest / (norm + _CLIPPING_EPS) >= 1:
+    # Rounded as in PyTorch, which adds 1e-6: the factor may be just below 1 if the norm is `largest`. A NaN norm is
+    # clipped too.
+    if norm.device.type != "cpu" or not largest / (norm + 1e-6) >= 1:
         torch.nn.utils.clip_grads_with_norm_(clipped, largest, norm)
     return norm
 

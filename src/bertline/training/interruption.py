@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,10 +13,6 @@ from bertline.foundation.progress import say
 from bertline.foundation.signals import RECEIVED, STOP_SIGNALS, StopSignals
 from bertline.training.devices import Ranks, sum_over_ranks
 
-# Schedulers give half a minute between TERM and KILL, of which saving takes a part; waiting for the device once per
-# second costs almost nothing.
-_AGREE_EVERY_S = 1.0
-
 
 class TrainingInterrupted(KeyboardInterrupt):
     """Training was stopped on request; starting it again resumes from the last checkpoint."""
@@ -27,12 +22,8 @@ class TrainingInterrupted(KeyboardInterrupt):
 class StopRequest:
     """Records that a signal arrived. The handlers save nothing: saving inside one can hang or save half a step."""
 
-    now: Callable[[], float] = time.monotonic
+    received: StopSignals = field(default_factory=StopSignals)
     signal_name: str | None = None
-    _received: StopSignals = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._received = StopSignals(self.now)
 
     @property
     def made(self) -> bool:
@@ -58,7 +49,7 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         RECEIVED.note(number)
-        if self._received.note(number):
+        if self.received.note(number):
             signal.default_int_handler(number, frame)
         if self.signal_name is None:
             self.signal_name = signal.Signals(number).name
@@ -103,7 +94,9 @@ class StopAgreement:
             step_s = (now - last[1]) / (step - last[0])
             # Divisors, so that ranks also agree at every multiple of `most_steps`, where they wait for the device.
             divisors = (steps for steps in range(1, self.most_steps + 1) if self.most_steps % steps == 0)
-            interval = max((steps for steps in divisors if steps * step_s <= _AGREE_EVERY_S), default=1)
+            # Schedulers give half a minute between TERM and KILL, of which saving takes a part; waiting for the device
+            # once per second costs almost nothing.
+            interval = max((steps for steps in divisors if steps * step_s <= 1), default=1)
             self._interval = int(sum_over_ranks([interval if self.ranks.is_first else 0], self.device)[0])
         self._last = step, now
         return False

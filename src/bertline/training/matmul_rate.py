@@ -20,10 +20,6 @@ from bertline.foundation.progress import say
 from bertline.training.devices import Precision
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_SHAPE_ON_GPU = (8192, 8192, 8192)
-_SHAPE_ON_CPU = (4096, 768, 3072)  # BERT-base's feed-forward on 32 sequences of 128
-_PRODUCTS_A_SAMPLE_ON_GPU = 10  # one takes 1 to 2 ms: too short to time on its own
-_HOPELESS_S = 0.25
 # A processor that was idle starts above the clock that it can hold, and one that shares its cores is slowed at times.
 _WARM_UP_S = 1.0
 _HOT_S = 3.0
@@ -38,8 +34,9 @@ def hot_matmul_rate(device: torch.device, precision: Precision) -> float:
     has PyTorch's current setting (TF32 if that is allowed). Training draws the same random numbers afterwards.
     """
     on_cpu, dtype = device.type == "cpu", _DTYPES[precision]
-    rows, inner, columns = _SHAPE_ON_CPU if on_cpu else _SHAPE_ON_GPU
-    times = 1 if on_cpu else _PRODUCTS_A_SAMPLE_ON_GPU
+    # On the CPU, BERT-base's feed-forward on 32 sequences of 128.
+    rows, inner, columns = (4096, 768, 3072) if on_cpu else (8192, 8192, 8192)
+    times = 1 if on_cpu else 10  # one takes 1 to 2 ms on a GPU: too short to time on its own
     wait = torch.cpu.synchronize if on_cpu else torch.accelerator.synchronize
     generator = torch.Generator(device).manual_seed(0)
     left = torch.randn(rows, inner, device=device, generator=generator).to(dtype)
@@ -57,7 +54,7 @@ def hot_matmul_rate(device: torch.device, precision: Precision) -> float:
     # If the CPU emulates bf16, the whole product would take minutes.
     sixteenth = rows // 16
     seconds = seconds_of_a_product(sixteenth)
-    if on_cpu and seconds > _HOPELESS_S:
+    if on_cpu and seconds > 0.25:
         return 2.0 * sixteenth * inner * columns / seconds
     windows: dict[int, list[float]] = {}
     begun = time.perf_counter()

@@ -18,11 +18,10 @@ from bertline.training.interruption import TrainingInterrupted
 
 _Decision = TypeVar("_Decision")
 
+# Ranks may be far apart before they meet: they import from a slow file system, or their nodes start late.
 _LEAST_JOIN_S = 120.0
-"""Ranks may be far apart before they meet: they import from a slow file system, or their nodes start late."""
+# Key in the store where ranks met: the error of the first rank that failed by itself.
 _FAILED = "failed"
-"""Key in the store where ranks met: the error of the first rank that failed by itself."""
-_LONGEST_ERROR = 2000
 
 
 @contextmanager
@@ -52,7 +51,7 @@ def process_group(machine: Machine, peer_timeout_s: float) -> Iterator[None]:
         is_alone = isinstance(cause, Exception) and is_of_connection(cause)
         if isinstance(error, Exception) and not is_alone:
             with suppress(RuntimeError):  # the store is lost
-                store.compare_set(_FAILED, "", f"{name} failed: {type(error).__name__}: {error}"[:_LONGEST_ERROR])
+                store.compare_set(_FAILED, "", f"{name} failed: {type(error).__name__}: {error}"[:2000])
         _close_connections()
         if not is_alone:
             raise

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import data_workers
-from bertline.foundation.signals import STOP_SIGNALS
+from bertline.foundation.signals import STOP_SIGNALS, StopSignals
 from bertline.training.interruption import StopRequest, starting_workers
 from fork_server import forking
 
@@ -24,7 +24,7 @@ def test_a_signal_is_noted_and_nothing_else_happens(number):
 @pytest.mark.parametrize("first", [[], [signal.SIGTERM], [signal.SIGUSR1, signal.SIGTERM]])
 def test_a_second_ctrl_c_acts_at_once(first):
     seconds = itertools.count(100.0, 1.5)
-    with StopRequest(now=lambda: next(seconds)).listening():
+    with StopRequest(StopSignals(now=lambda: next(seconds))).listening():
         for number in (*first, signal.SIGINT):
             os.kill(os.getpid(), number)
         with pytest.raises(KeyboardInterrupt):
@@ -43,7 +43,7 @@ def test_a_second_ctrl_c_acts_at_once(first):
 )
 def test_no_repetition_of_a_request_ends_training_before_it_is_saved(capsys, numbers, apart_s):
     seconds = itertools.count(100.0, apart_s)
-    request = StopRequest(now=lambda: next(seconds))
+    request = StopRequest(StopSignals(now=lambda: next(seconds)))
     with request.listening():
         for number in numbers:
             os.kill(os.getpid(), number)
