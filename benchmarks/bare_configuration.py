@@ -17,6 +17,14 @@ from typing import Any
 import yaml
 
 CONF = Path(__file__).parents[1] / "conf"
+NEVER = 1_000_000_000
+UNWATCHED = {
+    "validate_every_steps": NEVER,
+    "validation_sequences": 1,
+    "checkpoint_every_steps": NEVER,
+    "mask_predictions": {"every_steps": NEVER, "num_guesses": 1, "sentences": []},
+}
+"""Changes of the section `pretrain` for a training that does nothing but train."""
 _REFERENCE = re.compile(r"\$\{(\w+)\.(\w+)\}")
 
 

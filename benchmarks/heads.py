@@ -10,16 +10,14 @@ the number of relations (Holm). The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from look import SHAPES, write_shape
-from records import HERE, add_record_arguments, current_commit
+from records import HERE, keep, parser_of
 
 import bertline
 from bertline.foundation.parallel import processor_name
@@ -31,11 +29,10 @@ ABLATION_SENTENCES = 200
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("encoders", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--tokenizer", type=Path)
-    add_record_arguments(parser)
     arguments = parser.parse_args()
     dev, test = (arguments.data / f"en_ewt-ud-{split}.conllu" for split in ("dev", "test"))
     encoders: dict[str, Any] = {}
@@ -74,15 +71,11 @@ def main() -> None:
         "treebank": "UD English EWT, chosen on dev, scored on test",
         "notes": content["notes"],
         "device": processor_name(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": arguments.commit or current_commit(),
         "versions": content["versions"],
         "summary": summary,
         "encoders": encoders,
     }
-    if arguments.keep:
-        path = Path(arguments.keep) / "heads.json"
-        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    keep("heads", record, arguments)
     print(json.dumps(summary))
 
 

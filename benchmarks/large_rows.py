@@ -11,7 +11,6 @@ memory grows with epochs.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -26,7 +25,8 @@ from typing import Any
 
 import numpy as np
 import psutil
-import repository_source  # noqa: F401
+from processes import ROOT, held_bytes
+from records import keep, parser_of
 
 from bertline.encoders.loading import save_model
 from bertline.foundation.parallel import processor_name
@@ -34,7 +34,6 @@ from bertline.modeling.bert import BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.initialization import initialize
 
-ROOT = Path(__file__).resolve().parents[1]
 _EVERY_S = 0.2
 _SYLLABLES = [first + second for first in "bdfghjklmnprstvz" for second in ("a", "e", "i", "o", "u", "en", "ar", "il")]
 _MARKS = (
@@ -105,8 +104,8 @@ def measured(num_rows: int, folder: Path, epochs: int) -> dict[str, Any]:
     reading = threading.Thread(target=read)
     reading.start()
     while process.poll() is None:
-        held = [_anonymous(one.pid) for one in [process, *_children(process)]]
-        samples.append((time.monotonic(), sum(held), max(held)))
+        held = held_bytes(process).values()
+        samples.append((time.monotonic(), sum(held), max(held, default=0)))
         time.sleep(_EVERY_S)
     reading.join()
     if process.returncode:
@@ -118,7 +117,7 @@ def measured(num_rows: int, folder: Path, epochs: int) -> dict[str, Any]:
         name: max((both for at, both, _ in samples if start <= at < end), default=0)
         for (name, start), end in zip(starts, ends, strict=True)
     }
-    figures |= {
+    return figures | {
         "wall_s": round(time.monotonic() - begun),
         "seconds": {name: round(end - start) for (name, start), end in zip(starts, ends, strict=True)},
         "longest_silence_s": round(max(later - at for (at, _), (later, _) in itertools.pairwise(lines))),
@@ -127,7 +126,6 @@ def measured(num_rows: int, folder: Path, epochs: int) -> dict[str, Any]:
         "phases": largest,
         "epochs": _by_epoch(lines, samples, epochs),
     }
-    return figures
 
 
 def _by_epoch(lines: list[tuple[float, str]], samples: list[tuple[float, int, int]], epochs: int) -> list[int]:
@@ -138,40 +136,19 @@ def _by_epoch(lines: list[tuple[float, str]], samples: list[tuple[float, int, in
     return [max((both for at, both, _ in samples if of[0] <= at <= of[-1]), default=0) for of in times if of]
 
 
-def _anonymous(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    match = re.search(r"^RssAnon:\s+(\d+)", status, re.MULTILINE)
-    return int(match[1]) * 1024 if match else 0
-
-
-def _children(process: psutil.Popen) -> list[psutil.Process]:
-    try:
-        return list(process.children(recursive=True))
-    except psutil.Error:
-        return []
-
-
 def main() -> None:
     """Measure each number of rows, record and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000])
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--verbose", action="store_true", help="keep the folder and print the log")
-    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/large_rows.json")
     arguments = parser.parse_args()
     sizes = {}
     for num_rows in arguments.rows:
         with tempfile.TemporaryDirectory(prefix="bertline-large-rows-") as folder:
             sizes[str(num_rows)] = measured(num_rows, Path(folder), arguments.epochs)
         print(json.dumps({"rows": num_rows, **sizes[str(num_rows)]}), flush=True)
-    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
-    figures = {"device": processor_name(), "commit": commit, "epochs": arguments.epochs, "rows": sizes}
-    if arguments.keep:
-        path = ROOT / "benchmarks/results/large_rows.json"
-        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    figures = {"device": processor_name(), "epochs": arguments.epochs, "rows": sizes}
+    keep("large_rows", figures, arguments)
     print(json.dumps(figures))
 
 

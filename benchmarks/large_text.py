@@ -12,25 +12,23 @@ largest memory of a process by stage; `memory_ratio`, that of the largest size b
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
-import repository_source  # noqa: F401
+from processes import Clone, held_bytes
+from records import keep, parser_of
 
 from bertline.foundation.parallel import processor_name
 
-ROOT = Path(__file__).resolve().parents[1]
 _FILE_BYTES = 250_000_000
 _EVERY_S = 0.2
 _STAGES = ("corpus", "tokenizer", "examples")
@@ -95,11 +93,11 @@ def write_text(source: Sequence[Sequence[str]], folder: Path, num_bytes: int) ->
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def measured(command: Sequence[str], folder: Path, *, open_files: int | None = None) -> dict[str, float]:
-    """Run a command; return its wall and processor seconds, and the largest memory of one of its processes.
+def measured(clone: Clone, stage: str, *, open_files: int | None = None) -> dict[str, float]:
+    """Run a stage; return its wall and processor seconds, and the largest memory of one of its processes.
 
     Raises:
-        SystemExit: The command fails.
+        SystemExit: The stage fails.
     """
 
     def limit() -> None:
@@ -108,26 +106,20 @@ def measured(command: Sequence[str], folder: Path, *, open_files: int | None = N
 
     begun, most = time.monotonic(), 0
     seconds_of: dict[int, float] = {}
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(folder / "src"),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    with (folder / "stage.log").open("a") as log:
-        process = psutil.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, preexec_fn=limit)
+    log_path = clone.folder / "stage.log"
+    environment = clone.environment | {"DVC_STAGE": stage}  # as DVC runs it: the result is put into artifacts/
+    command = [sys.executable, f"pipelines/{stage}.py"]
+    with log_path.open("a") as log:
+        process = psutil.Popen(command, cwd=clone.folder, env=environment, stdout=log, stderr=log, preexec_fn=limit)
         while process.poll() is None:
-            for one in [process, *_children(process)]:
-                try:
-                    status = Path(f"/proc/{one.pid}/status").read_text()
-                    seconds = sum(one.cpu_times()[:2])
-                except (OSError, psutil.Error):
-                    continue
-                anonymous = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")]
-                most = max(most, int(anonymous[0]) * 1024 if anonymous else 0)
-                seconds_of[one.pid] = max(seconds_of.get(one.pid, 0.0), seconds)
+            for pid, held in held_bytes(process).items():
+                most = max(most, held)
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    seconds = sum(psutil.Process(pid).cpu_times()[:2])
+                    seconds_of[pid] = max(seconds_of.get(pid, 0.0), seconds)
             time.sleep(_EVERY_S)
     if process.returncode:
-        sys.exit(f"{' '.join(command)} failed: {(folder / 'stage.log').read_text()[-3000:]}")
+        sys.exit(f"{' '.join(command)} failed: {log_path.read_text()[-3000:]}")
     first, total = seconds_of.get(process.pid, 0.0), sum(seconds_of.values())
     return {
         "wall_s": round(time.monotonic() - begun, 1),
@@ -137,34 +129,23 @@ def measured(command: Sequence[str], folder: Path, *, open_files: int | None = N
     }
 
 
-def _children(process: psutil.Popen) -> list[psutil.Process]:
-    try:
-        return list(process.children(recursive=True))
-    except psutil.Error:
-        return []
-
-
 def of_size(source: Sequence[Sequence[str]], gigabytes: float, folder: Path) -> dict[str, Any]:
     """Run the stages on so much text in a clone; return their figures."""
-    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(folder)], check=True)
+    clone = Clone(folder)
     figures: dict[str, Any] = {"input_bytes": write_text(source, folder / "data/text", int(gigabytes * 1e9))}
-    python, choices = sys.executable, [*_CHOICES]
-    subprocess.run([python, "-m", "bertline", "configure", *choices, "--save"], cwd=folder, check=True)
+    clone.configure(*_CHOICES)
     for stage in _STAGES:
-        os.environ["DVC_STAGE"] = stage  # as DVC runs it: the result is put into artifacts/
-        figures[stage] = measured([python, f"pipelines/{stage}.py"], folder)
+        figures[stage] = measured(clone, stage)
         print(json.dumps({"gigabytes": gigabytes, "stage": stage, **figures[stage]}), flush=True)
-    os.environ["DVC_STAGE"] = "pretrain"
-    figures["pretrain"] = measured([python, "pipelines/pretrain.py"], folder, open_files=256)
+    figures["pretrain"] = measured(clone, "pretrain", open_files=256)
     return figures
 
 
 def main() -> None:
     """Measure each size, record and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--text", required=True, type=Path, metavar="FOLDER")
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[0.5, 5.0])
-    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/large_text.json")
     arguments = parser.parse_args()
     source = list(documents(arguments.text))
     sizes = {}
@@ -172,14 +153,9 @@ def main() -> None:
         for gigabytes in arguments.gigabytes:
             sizes[f"{gigabytes:g}"] = of_size(source, gigabytes, Path(folder) / f"text-{gigabytes:g}")
     small, large = (sizes[f"{gigabytes:g}"] for gigabytes in (min(arguments.gigabytes), max(arguments.gigabytes)))
-    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     ratios = {stage: round(large[stage]["memory_bytes"] / small[stage]["memory_bytes"], 3) for stage in _STAGES}
-    figures = {
-        "device": processor_name(), "commit": commit, "sizes": sizes, "memory_ratio": ratios,
-    }  # fmt: skip
-    if arguments.keep:
-        path = ROOT / "benchmarks/results/large_text.json"
-        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    figures = {"device": processor_name(), "sizes": sizes, "memory_ratio": ratios}
+    keep("large_text", figures, arguments)
     print(json.dumps(figures))
 
 

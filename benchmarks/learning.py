@@ -10,11 +10,10 @@ made from the default corpus, the docstrings of Python packages. The measure is 
 sequences with the same fixed masks, computed in fp32 for both sides.
 
 The peer is the tuned Trainer (bf16 if the hardware has it, SDPA, compiled, fused AdamW, loader workers) in the same
-process environment; --peer plain is the Trainer with its defaults. The peer's optimizer is chosen from a small grid:
-kind (AdamW, or `torch.optim.Muon` with AdamW for all but the layers' matrices), learning rate and beta2. Each cell of
-the grid trains for the number of steps that the peer takes in bertline's time, with a seed that is not reported; the
-lowest loss wins, on a dev share of the validation sequences that is disjoint from the held-out ones. bertline's own
-optimizer is a preset (--optimizer), not tuned here.
+process environment. Its optimizer is chosen from a small grid: kind (AdamW, or `torch.optim.Muon` with AdamW for all
+but the layers' matrices), learning rate and beta2. Each cell of the grid trains for the number of steps that the peer
+takes in bertline's time, with a seed that is not reported; the lowest loss wins, on a dev share of the validation
+sequences that is disjoint from the held-out ones. bertline's own optimizer is a preset (--optimizer), not tuned here.
 
 For each seed there are four trainings, in turn:
 
@@ -33,8 +32,7 @@ initialisation are chosen for few steps (notebooks/LOG.md); --dropout 0.1 --init
 
 Finished trainings are kept in --work, so that an interrupted benchmark resumes with the first missing training. With
 its defaults it takes one to two hours on two idle cores. With --examples, torch, Lightning and transformers (with
-accelerate and PyYAML) are enough; making data requires all of bertline. --keep writes the figures, with versions and
-commit, to benchmarks/results.
+accelerate and PyYAML) are enough; making data requires all of bertline.
 """
 
 from __future__ import annotations
@@ -51,11 +49,9 @@ from typing import Any
 
 import repository_source  # noqa: F401
 from bare_configuration import CONF, parse_changes, section
-from learning_grid import UNREPORTED_SEED, Choice, choose, steps_within
-from learning_runs import Optimizer, Training, Trainings, code_digest
-from learning_table import rows_of
-from records import Record, add_record_arguments, variant_of
-from side_environment import facts_of_environment
+from learning_runs import UNREPORTED_SEED, Choice, Optimizer, Training, Trainings, choose, code_digest, steps_within
+from processes import facts_of_environment
+from records import Record, parser_of, variant_of
 
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.config import ModelConfig
@@ -66,7 +62,7 @@ TIMES = ("time_s", "time_s_same_optimizer", "time_s_peer", "time_s_peer_equal_ti
 
 
 def main() -> None:
-    """Run all trainings; print a line for each, a table and the JSON line."""
+    """Run all trainings; print a line for each, and the JSON line."""
     parser = _parser()
     arguments = checked(parser)
     variant = variant_of(parser, arguments, _TOLD_APART)
@@ -74,7 +70,9 @@ def main() -> None:
     if arguments.examples is None:
         make_data(arguments.work / f"data-{code_digest()[:12]}-{arguments.vocab_size}-{arguments.length}", arguments)
     manifest = read_manifest(Path(arguments.examples), kind="examples", format_version=1)
-    of_length = facts_of_length(manifest, arguments)
+    of_length = manifest["lengths"].get(str(arguments.length)) or sys.exit(
+        f"{arguments.examples} has no examples of {arguments.length} tokens"
+    )
     print(
         f"{of_length['train']['examples']:,} sequences of at most {arguments.length} tokens, vocabulary of "
         f"{manifest['vocab_size']:,}, entropy of the unigrams {of_length['unigram_entropy']:.3f}\n"
@@ -89,19 +87,12 @@ def main() -> None:
     trainings.forget_compiled()
     figures = figures_of([seed for seed, _ in sides], sides[0][1], choice, arguments)
     figures["unigram_entropy"] = of_length["unigram_entropy"]
-    print(table_of(figures))
     if arguments.keep:
         record = Record(
-            benchmark="learning",
-            model=arguments.model,
-            seq_len=arguments.length,
-            variant=variant,
-            figures=figures,
-            versions=paced["facts"]["versions"],
-            arguments=arguments,
-            not_recorded=("examples", "tokenizer", "work"),
+            benchmark="learning", model=arguments.model, seq_len=arguments.length, variant=variant, figures=figures,
+            versions=paced["facts"]["versions"], arguments=arguments, not_recorded=("examples", "tokenizer", "work"),
             more={"data": {"vocab_size": manifest["vocab_size"], **of_length}},
-        )
+        )  # fmt: skip
         print(f"kept in {record.write(Path(arguments.keep), commit=arguments.commit)}")
     print(json.dumps(figures))
 
@@ -114,9 +105,9 @@ def compare(
     Trainings whose times are compared follow one another, because the speed of a shared machine changes within an hour.
     """
     ours = trainings.run(_ours(arguments, seed=seed))
-    peer = trainings.run(Training(side=arguments.peer, optimizer=chosen, num_steps=arguments.steps, seed=seed))
+    peer = trainings.run(Training(side="tuned", optimizer=chosen, num_steps=arguments.steps, seed=seed))
     steps = steps_within(ours["time_s"], peer)
-    fitted = trainings.run(Training(side=arguments.peer, optimizer=chosen, num_steps=steps, seed=seed))
+    fitted = trainings.run(Training(side="tuned", optimizer=chosen, num_steps=steps, seed=seed))
     same = trainings.run(Training(side="bertline", optimizer=chosen, num_steps=arguments.steps, seed=seed))
     compared = {
         "seed": seed,
@@ -146,7 +137,10 @@ def figures_of(
         "ours": f"bertline, {Optimizer(preset=arguments.optimizer)}",
         "ours_same_optimizer": f"bertline, {choice.best.optimizer}",
         "peer": peer_name(peer_facts, choice.best.optimizer, arguments),
-        **{name: _mean(seeds, name) for name in (*LOSSES, *TIMES, "steps_peer_equal_time")},
+        **{
+            name: round(statistics.fmean(seed[name] for seed in seeds), 4)
+            for name in (*LOSSES, *TIMES, "steps_peer_equal_time")
+        },
         **difference("same_optimizer", seeds, "loss_ours_same_optimizer", "loss_peer_equal_steps"),
         **difference("equal_time", seeds, "loss_ours", "loss_peer_equal_time"),
         "grid": choice.for_record(),
@@ -159,13 +153,8 @@ def figures_of(
 
 def peer_name(facts: dict[str, Any], optimizer: Optimizer, arguments: argparse.Namespace) -> str:
     """Return the exact name of the peer: every setting that distinguishes it from other peers."""
-    parts = ["Trainer", facts["precision"]]
-    if arguments.peer == "tuned":
-        parts.append("SDPA")
-    parts.append("compiled" if facts["compiled"] else "not compiled")
-    if arguments.peer == "tuned":
-        parts.append(f"{arguments.workers} loader workers")
-    return ", ".join([*parts, str(optimizer)])
+    compiled = "compiled" if facts["compiled"] else "not compiled"
+    return f"Trainer, {facts['precision']}, SDPA, {compiled}, {arguments.workers} loader workers, {optimizer}"
 
 
 def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) -> dict[str, float | None]:
@@ -176,15 +165,6 @@ def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) 
         f"{name}_difference": round(statistics.fmean(differences), 4),
         f"{name}_standard_error": None if error is None else round(error, 4),
     }
-
-
-def table_of(figures: dict[str, Any]) -> str:
-    """Return a table with one row for each of the four trainings, with its full name."""
-    rows = rows_of(figures)
-    width = max(len(row.name) for row in rows)
-    return "\n".join(
-        f"{row.name:{width}s} {row.steps:6.0f} steps {row.seconds:8.1f} s {row.loss:8.4f} nats" for row in rows
-    )
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> None:
@@ -223,18 +203,6 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
     finished.touch()
 
 
-def facts_of_length(manifest: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the entry of the length in the examples' manifest.
-
-    Raises:
-        SystemExit: There are no examples of this length.
-    """
-    lengths = manifest["lengths"]
-    if str(arguments.length) not in lengths:
-        sys.exit(f"--length is {arguments.length}; {arguments.examples} has examples of {', '.join(lengths)} tokens")
-    return lengths[str(arguments.length)]
-
-
 def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """Parse and check the arguments.
 
@@ -247,12 +215,6 @@ def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     positions = model_config(arguments).max_position_embeddings
     if arguments.length > positions:
         parser.error(f"--length is {arguments.length}, but {arguments.model} has positions for {positions} tokens")
-    presets = sorted(path.stem for path in (CONF / "optimizer").glob("*.yaml"))
-    if arguments.optimizer not in presets:
-        parser.error(f"--optimizer is one of {', '.join(presets)} (conf/optimizer), found {arguments.optimizer}")
-    unknown = [name for name in arguments.peer_optimizers if name not in presets]
-    if unknown:
-        parser.error(f"--peer-optimizers are of {', '.join(presets)} (conf/optimizer), found {', '.join(unknown)}")
     others = parse_changes(arguments.set).keys() - {"runtime"}
     if others:
         parser.error(f"--set changes bertline's runtime section alone, found {', '.join(sorted(others))}")
@@ -276,22 +238,18 @@ def _ours(arguments: argparse.Namespace, *, seed: int, share: str = "held_out") 
 
 
 _SHOWN = (
-    "model", "length", "batch_size", "steps", "optimizer", "warmup_fraction", "dropout", "initializer_range", "peer",
+    "model", "length", "batch_size", "steps", "optimizer", "warmup_fraction", "dropout", "initializer_range",
     "peer_optimizers", "rates", "beta2", "threads", "device",
 )  # fmt: skip
 _TOLD_APART = (
     "vocab_size", "batch_size", "steps", "seeds", "optimizer", "warmup_fraction", "dropout", "initializer_range",
-    "peer", "peer_optimizers", "rates", "beta2", "threads", "set",
+    "peer_optimizers", "rates", "beta2", "threads", "set",
 )  # fmt: skip
 """Arguments that are part of a record's file name if they are not the defaults."""
 
 
-def _mean(seeds: list[dict[str, float]], name: str) -> float:
-    return round(statistics.fmean(seed[name] for seed in seeds), 4)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--examples", type=Path, help="an examples artifact; without it, one is made")
     parser.add_argument("--tokenizer", type=Path, help="the tokenizer that it was made with")
     parser.add_argument("--vocab-size", type=int, default=8192, help="where the data are made")
@@ -300,18 +258,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=64, help="sequences a step")
     parser.add_argument("--steps", type=int, default=4000, help="enough that compile time does not decide")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--optimizer", default="muon_short", help="of loss_ours: a preset of conf/optimizer, as it is")
+    presets = sorted(path.stem for path in (CONF / "optimizer").glob("*.yaml"))
+    parser.add_argument("--optimizer", choices=presets, default="muon_short", help="of loss_ours, as it is")
     parser.add_argument("--warmup-fraction", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.0, help="of both sides")
     parser.add_argument("--initializer-range", type=float, default=0.05, help="of both sides")
-    parser.add_argument("--peer", choices=("plain", "tuned"), default="tuned", help="as in pretraining_step.py")
-    parser.add_argument(
-        "--peer-optimizers",
-        nargs="+",
-        default=["adamw_short", "muon_short"],
-        metavar="PRESET",
-        help="tried for the peer",
-    )
+    tried = ["adamw_short", "muon_short"]
+    parser.add_argument("--peer-optimizers", nargs="+", choices=presets, default=tried, help="tried for the peer")
     parser.add_argument("--rates", nargs="+", type=float, default=[0.5, 1.0, 2.0], help="multiples of the preset's")
     parser.add_argument("--beta2", nargs="+", type=float, default=[0.98, 0.999], help="values to try")
     parser.add_argument("--work", type=Path, default=WORK, help="where finished trainings are kept")
@@ -320,7 +273,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="runtime.KEY=VALUE", help="bertline's runtime section")
-    add_record_arguments(parser)
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
     return parser
 

@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import repository_source  # noqa: F401
-from bare_configuration import build, section
+from bare_configuration import UNWATCHED, build, section
 from records import facts_of
-from trainer_muon import MuonAndAdamW
 
 from bertline.encoders.loading import save_model
 from bertline.examples.store import ExampleStore
@@ -38,7 +38,6 @@ from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import resolve_machine
 from bertline.training.optimizers import AdamWConfig, MuonConfig, OptimizerConfig
 
-_NEVER = 1_000_000_000
 _BATCH_TOKENS = 8192
 _STARTING_STEPS = 10
 """Number of steps at the start of a training that the time per step does not count."""
@@ -49,7 +48,7 @@ class SideSettings:
     """Settings of one training."""
 
     side: str
-    """`bertline`, `plain` or `tuned`."""
+    """`bertline`, or `tuned`: the Trainer."""
     model: dict[str, Any]
     length: int
     batch_size: int
@@ -84,27 +83,16 @@ def main() -> None:
     """Train, and print the results."""
     settings = SideSettings(**json.loads(sys.argv[1]))
     with redirect_stdout(sys.stderr):
-        told = train_bertline(settings) if settings.side == "bertline" else train_peer(settings)
+        told = train_bertline(settings) if settings.side == "bertline" else train_trainer(settings)
     machine = resolve_machine(runtime_of(settings), "auto")
-    facts = facts_of(machine)
-    if settings.side == "plain":  # the Trainer's own defaults
-        facts.update(precision="fp32", compiled=False)
-    print(json.dumps({**told, "facts": facts}))
+    print(json.dumps({**told, "facts": facts_of(machine)}))
 
 
 def train_bertline(settings: SideSettings) -> dict[str, Any]:
     """Train with the whole engine, as the pretrain stage runs it; return the results."""
     folder = Path(settings.folder)
     phase = {"steps": settings.num_steps, "max_length": settings.length, "global_batch_size": settings.batch_size}
-    pretrain = {
-        "seed": settings.seed,
-        "phases": [phase],
-        "validate_every_steps": _NEVER,
-        "validation_sequences": 1,
-        "checkpoint_every_steps": _NEVER,
-        "mask_predictions": {"every_steps": _NEVER, "num_guesses": 1, "sentences": []},
-        "linear_probe": None,
-    }
+    pretrain = {"seed": settings.seed, "phases": [phase], **UNWATCHED, "linear_probe": None}
     job = PretrainJob(
         model=build(ModelConfig, settings.model),
         objective=section(ObjectiveConfig, "objective/mlm_nsp"),
@@ -120,10 +108,10 @@ def train_bertline(settings: SideSettings) -> dict[str, Any]:
     return {"loss": loss_on_share(job.result_folder, settings), "time_s": figures["train_time_s"]}
 
 
-def train_peer(settings: SideSettings) -> dict[str, Any]:
+def train_trainer(settings: SideSettings) -> dict[str, Any]:
     """Train with the Trainer: same initial weights, optimizer, schedule and data, but its own shuffling and masking."""
-    import hugging_face_peer
     import transformers
+    from hugging_face_peer import MuonAndAdamW, PeerJob, train_peer
 
     folder = Path(settings.folder)
     optimizer = optimizer_of(settings)
@@ -140,8 +128,8 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
             self.times.append(time.perf_counter())
 
     clock = Clock()
-    job = hugging_face_peer.PeerJob(
-        kind="tuned" if settings.side == "tuned" else "plain",
+    job = PeerJob(
+        kind="tuned",
         model=model,
         store=store,
         tokenizer_folder=Path(settings.tokenizer),
@@ -160,9 +148,9 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
             "seed": settings.seed,
             **adamw_arguments(optimizer),
         },
-        optimizer=(lambda built: MuonAndAdamW(built, optimizer)) if isinstance(optimizer, MuonConfig) else None,
+        optimizer=partial(MuonAndAdamW, config=optimizer) if isinstance(optimizer, MuonConfig) else None,
     )
-    hugging_face_peer.train_peer(job, [clock]).save_pretrained(folder / "last")
+    train_peer(job, [clock]).save_pretrained(folder / "last")
     return {"loss": loss_on_share(folder / "last", settings), **pace_of(clock.times)}
 
 

@@ -9,19 +9,16 @@ BERT-large with random weights are measured too, on 32 and 64 tokens. Time is th
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import repository_source  # noqa: F401
-from records import add_record_arguments, current_commit
+from records import keep, parser_of
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
@@ -35,11 +32,10 @@ SHAPES = {"bert_base": (12, 12, 768, 32), "bert_large": (24, 16, 1024, 64)}
 
 def main() -> None:
     """Measure, record and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("encoders", nargs="*", metavar="NAME=FOLDER")
     parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--times", type=int, default=5)
-    add_record_arguments(parser)
     arguments = parser.parse_args()
     figures: dict[str, Any] = {"device": processor_name()}
     with tempfile.TemporaryDirectory() as work:
@@ -48,15 +44,7 @@ def main() -> None:
             encoders[name] = write_shape(Path(work) / name, arguments.tokenizer, *sizes), num_tokens
         for name, (folder, num_tokens) in encoders.items():
             figures[name] = measured(folder, num_tokens, Path(work) / "look.html", times=arguments.times)
-    if arguments.keep:
-        record = {
-            **figures,
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "commit": arguments.commit or current_commit(),
-        }
-        record["versions"] = versions_of("torch", "tokenizers")
-        path = Path(arguments.keep) / "look.json"
-        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    keep("look", {**figures, "versions": versions_of("torch", "tokenizers")}, arguments)
     print(json.dumps(figures))
 
 

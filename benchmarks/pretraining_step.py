@@ -26,9 +26,7 @@ slows all of them; the median over the rounds counts. The measure is real tokens
 the end of a later one, including data loading; compilation ends during the warm-up and is not counted on any side. Each
 round also times a product of two large matrices: `matmul_fraction` is the operations per second of bertline's model
 (`bertline.modeling.config`) as a fraction of the product's, in the same dtype. Peak memory is that of the GPU if there
-is one, else that of the process. The output ends with a table of the sides and a line of JSON. --keep writes all
-figures, with versions and commit, to a file in benchmarks/results named after the device, the model, the length and the
-non-default options.
+is one, else that of the process. The output ends with a table of the sides and a line of JSON.
 """
 
 from __future__ import annotations
@@ -50,8 +48,8 @@ import repository_source  # noqa: F401
 import torch
 from bare_configuration import parse_changes, section
 from made_up_examples import FEWEST_TOKENS, MASK_PROB, write_made_up_examples
-from records import Record, add_record_arguments, variant_of
-from side_environment import EnvironmentChoice, facts_of_environment, side_environment
+from processes import EnvironmentChoice, facts_of_environment, side_environment
+from records import Record, parser_of, variant_of
 
 from bertline.examples.masking import max_targets
 from bertline.modeling.config import ModelConfig, flops_per_token
@@ -137,15 +135,10 @@ def main() -> None:
     print(table_of(figures, measured))
     if arguments.keep:
         record = Record(
-            benchmark="pretraining_step" if arguments.lengths == "full" else "real_lengths",
-            model=arguments.model,
-            seq_len=arguments.seq_len,
-            variant=variant,
-            figures=figures,
-            versions=measured.facts["versions"],
-            arguments=arguments,
-            more={"rounds": measured.rounds},
-        )
+            benchmark="pretraining_step" if arguments.lengths == "full" else "real_lengths", model=arguments.model,
+            seq_len=arguments.seq_len, variant=variant, figures=figures, versions=measured.facts["versions"],
+            arguments=arguments, more={"rounds": measured.rounds},
+        )  # fmt: skip
         print(f"kept in {record.write(Path(arguments.keep), commit=arguments.commit)}")
     print(json.dumps(figures))
 
@@ -181,9 +174,12 @@ def measure(
     facts = matmul.go({**settings, "batch_size": 1, "workers": 0, "steps": 1})
     if "failed" in facts:
         sys.exit(f"the matrix product: {facts['failed']}")
-    arguments.batch_size = arguments.batch_size or default_batch_size(facts["device_type"], arguments)
-    arguments.workers = default_workers(facts["device_type"]) if arguments.workers is None else arguments.workers
-    arguments.steps = arguments.steps or default_steps(facts["device_type"], arguments)
+    is_cpu = facts["device_type"] == "cpu"
+    step_tokens = STEP_TOKENS_ON_CPU if is_cpu else STEP_TOKENS_ON_GPU[arguments.model]
+    arguments.batch_size = arguments.batch_size or max(1, step_tokens // arguments.seq_len)
+    if arguments.workers is None:  # steps of a GPU are short, and its host has spare cores
+        arguments.workers = 2 if is_cpu else max(2, min(8, (os.cpu_count() or 1) - 2))
+    arguments.steps = arguments.steps or (STEPS_ON_CPU.get(arguments.model, 20) if is_cpu else STEPS_ON_GPU)
     print(
         f"{facts['device']}, {facts['precision']}, {facts['threads']} threads, {facts['versions']}\n"
         f"{arguments.model}: steps of {arguments.batch_size} sequences of {arguments.seq_len} tokens, "
@@ -227,6 +223,9 @@ def figures_of(
     ours = speeds["bertline"]
     waiting = measured.median("bertline", "data_wait_fraction")
 
+    def rounded(value: float | None) -> int | None:
+        return None if value is None else round(value)
+
     def ratio(peer: str) -> float | None:
         other = speeds[peer]
         return round(ours / other, 2) if ours and other else None
@@ -246,18 +245,18 @@ def figures_of(
         "dropout": config.hidden_dropout_prob,
         "environment": arguments.environment,
         "environment_variables": facts_of_environment(threads=arguments.threads, choice=arguments.environment),
-        "tokens_per_s": _rounded(ours),
-        "tokens_per_s_plain": _rounded(speeds["plain"]),
-        "tokens_per_s_tuned": _rounded(speeds["tuned"]),
+        "tokens_per_s": rounded(ours),
+        "tokens_per_s_plain": rounded(speeds["plain"]),
+        "tokens_per_s_tuned": rounded(speeds["tuned"]),
         "flops_per_token": flops,
         "ratio_to_plain": ratio("plain"),
         "ratio_to_tuned": ratio("tuned"),
         "matmul_flops_per_s": product,
         "matmul_fraction": round(ours * flops / product, 4) if ours else None,
         "data_wait_fraction": None if waiting is None else round(waiting, 4),
-        "peak_memory_bytes": _rounded(peaks["bertline"]),
-        "peak_memory_bytes_plain": _rounded(peaks["plain"]),
-        "peak_memory_bytes_tuned": _rounded(peaks["tuned"]),
+        "peak_memory_bytes": rounded(peaks["bertline"]),
+        "peak_memory_bytes_plain": rounded(peaks["plain"]),
+        "peak_memory_bytes_tuned": rounded(peaks["tuned"]),
         "left_out": measured.failures,
     }
 
@@ -291,22 +290,6 @@ def model_config(arguments: argparse.Namespace) -> ModelConfig:
     if arguments.model == "m17":
         return section(ModelConfig, "model/mini", num_hidden_layers=7, **changes)
     return section(ModelConfig, f"model/{arguments.model}", **changes)
-
-
-def default_batch_size(device_type: str, arguments: argparse.Namespace) -> int:
-    """Return a number of sequences per step that keeps the device busy and fits its memory."""
-    tokens = STEP_TOKENS_ON_CPU if device_type == "cpu" else STEP_TOKENS_ON_GPU[arguments.model]
-    return max(1, tokens // arguments.seq_len)
-
-
-def default_steps(device_type: str, arguments: argparse.Namespace) -> int:
-    """Return the timed steps per round: some seconds for the fastest side; the first steps after a pause are slow."""
-    return STEPS_ON_CPU.get(arguments.model, 20) if device_type == "cpu" else STEPS_ON_GPU
-
-
-def default_workers(device_type: str) -> int:
-    """Return the number of loader processes: more with a GPU, whose steps are short and whose host has spare cores."""
-    return 2 if device_type == "cpu" else max(2, min(8, (os.cpu_count() or 1) - 2))
 
 
 def table_of(figures: dict[str, Any], measured: Measured) -> str:
@@ -347,12 +330,8 @@ def _describe(name: str, answer: dict[str, float]) -> str:
     )
 
 
-def _rounded(value: float | None) -> int | None:
-    return None if value is None else round(value)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--model", choices=tuple(VOCAB_SIZES), default="mini")
     parser.add_argument("--seq-len", type=int, default=128)
     parser.add_argument("--lengths", default="full", help="full, mixed, or an examples folder; see above")
@@ -368,11 +347,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="of bertline")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="SECTION.KEY=VALUE", help="bertline's configuration")
-    add_record_arguments(parser)
     parser.add_argument("--environment", choices=("same", "own"), default="same", help="that of the peers; see above")
-    parser.add_argument(
-        "--same-environment", dest="environment", action="store_const", const="same", help="the default"
-    )
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
     return parser
 

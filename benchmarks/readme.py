@@ -16,13 +16,12 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import general_text_page
-import learning_table
 import numpy as np
 import repository_source  # noqa: F401
 import yaml
@@ -123,6 +122,8 @@ def printed() -> str:
 def scores() -> str:
     """Return the results of the default run as a table."""
     pretrain = _metrics("pretrain")
+    stages = yaml.safe_load(_text(ROOT / "dvc.lock"))["stages"]
+    sweep = next(stage["params"]["params.yaml"]["sweep"] for name, stage in stages.items() if name.startswith("sweep@"))
     rows = [
         "| measured on held-out modules | this encoder | compared with |",
         "|---|---|---|",
@@ -132,29 +133,17 @@ def scores() -> str:
         f"| next sentence, accuracy | {pretrain['val/nsp_accuracy']:.3f} | 0.5 |",
     ]
     for task, what in recorded_tasks().items():
-        found = systems(task)
-        ours = [
-            f"{_shown(found[arm])}{' combined with BM25' * (arm == 'combined')}" for arm in ARMS[:2] if arm in found
-        ]
+        found, num_seeds = systems(task), sweep["num_seeds"]
+        shown = {name: with_spread(*score) for name, score in found.items()}
+        fewer = sweep["random_weights_seeds"]
+        if fewer and fewer < num_seeds and "random_weights" in shown:
+            shown["random_weights"] += f" ({fewer} seeds)"
+        ours = [f"{shown[arm]}{' combined with BM25' * (arm == 'combined')}" for arm in ARMS[:2] if arm in found]
         others = sorted((name for name in found if name not in ARMS[:2]), key=lambda name: -found[name][0])
-        others_shown = ", ".join(f"{TITLES.get(name, name)} {_shown(found[name])}{_fewer(name)}" for name in others)
-        num_seeds = _sweep()["num_seeds"]
-        rows.append(
-            f"| `{task}`: {what}; test {metric_of(task)} over {num_seeds} seeds | {', '.join(ours)} | {others_shown} |"
-        )
+        named = [f"{TITLES.get(name, name)} {shown[name]}" for name in others]
+        measure = f"`{task}`: {what}; test {metric_of(task)} over {num_seeds} seeds"
+        rows.append(f"| {measure} | {', '.join(ours)} | {', '.join(named)} |")
     return "\n".join(rows)
-
-
-def _fewer(name: str) -> str:
-    """Return the number of seeds of an arm as text if it has fewer than the encoder, else an empty string."""
-    fewer = _sweep()["random_weights_seeds"] if name == "random_weights" else None
-    return f" ({fewer} seeds)" if fewer and fewer < _sweep()["num_seeds"] else ""
-
-
-def _sweep() -> Mapping[str, Any]:
-    """Return the `sweep` section of the committed run."""
-    stages = yaml.safe_load(_text(ROOT / "dvc.lock"))["stages"]
-    return next(stage["params"]["params.yaml"]["sweep"] for name, stage in stages.items() if name.startswith("sweep@"))
 
 
 def verdicts() -> str:
@@ -324,13 +313,19 @@ def learning() -> str:
     """Return held-out losses compared with the Trainer, after equal steps and after equal time."""
     found = _read(RESULTS / "learning_amd-epyc_tiny_32.json")
     settings, same_steps = found["arguments"], signed(found["same_optimizer_difference"])
+    trainings = (
+        ("ours", settings["steps"], "time_s", "loss_ours"),
+        ("ours_same_optimizer", settings["steps"], "time_s_same_optimizer", "loss_ours_same_optimizer"),
+        ("peer", settings["steps"], "time_s_peer", "loss_peer_equal_steps"),
+        ("peer", found["steps_peer_equal_time"], "time_s_peer_equal_time", "loss_peer_equal_time"),
+    )
     lines = [
         f"| {settings['model']}, sequences of {settings['length']} tokens, {len(found['seeds'])} seeds, "
         f"{settings['threads']} CPU cores | steps | time | held-out loss |",
         "|---|---|---|---|",
         *(
-            f"| {row.name} | {row.steps:,.0f} | {row.seconds:.0f} s | {row.loss:.3f} nats |"
-            for row in learning_table.rows_of(found)
+            f"| {found[name]} | {steps:,.0f} | {found[time]:.0f} s | {found[loss]:.3f} nats |"
+            for name, steps, time, loss in trainings
         ),
         "",
         f"With the same optimizer after equal steps the difference is {same_steps} nats "
@@ -361,11 +356,6 @@ def false_verdicts() -> str:
             visible = " | ".join(f"{value:.3f}" for value in run["smallest_visible_difference"])
             lines.append(f"| {opponent} | {run['seeds']} | {visible} |")
     return "\n".join(lines)
-
-
-def _shown(score: tuple[float, float | None]) -> str:
-    mean, std = score
-    return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
 
 
 def scaling() -> str:
@@ -406,21 +396,14 @@ _DOMAIN_HEAD = (
 )
 
 
-def domain() -> str:
-    """Return the scores of encoders adapted to two domains and of the same encoder as it was, with minutes."""
-    rows = list(_DOMAIN_HEAD)
-    notes = []
-    for name, title in (("docs", "Documentation tasks"), ("abstracts", "Abstracts")):
+def domain(titles: Mapping[str, str]) -> str:
+    """Return the scores of encoders adapted to some domains and of the same encoder as it was, with minutes."""
+    rows, notes = list(_DOMAIN_HEAD), list[str]()
+    for name, title in titles.items():
         record = _read(RESULTS / f"domain_{name}.json")
         rows += _domain_rows(record)
         notes += ["", *_domain_notes(title, record)]
     return "\n".join(rows + notes)
-
-
-def domain_docs() -> str:
-    """Return the same of the documentation tasks alone."""
-    record = _read(RESULTS / "domain_docs.json")
-    return "\n".join([*_DOMAIN_HEAD, *_domain_rows(record), "", *_domain_notes("Python documentation", record)])
 
 
 def _domain_rows(record: Mapping[str, Any]) -> list[str]:
@@ -428,41 +411,12 @@ def _domain_rows(record: Mapping[str, Any]) -> list[str]:
     rows = []
     for task, found in record["test"].items():
         before, after = (statistics.fmean(found[name]) for name in ("untouched", "adapted"))
+        interval = f" ({' to '.join(map(signed, found['interval']))})" if found.get("interval") else ""
         rows.append(
             f"| `{task}`, {found['metric']} | {before:.3f} | {after:.3f} "
-            f"| {_with_interval(found)} | {found['verdict'] or 'not tested'} |"
+            f"| {signed(found['difference'])}{interval} | {found['verdict'] or 'not tested'} |"
         )
     return rows
-
-
-def _with_interval(found: Mapping[str, Any]) -> str:
-    """Return a difference with its 95 % interval, if it has one."""
-    shown = signed(found["difference"])
-    return f"{shown} ({' to '.join(map(signed, found['interval']))})" if found.get("interval") else shown
-
-
-def _domain_failures(record: Mapping[str, Any]) -> list[str]:
-    """Return a line for each run that ended far below the others of its encoder, and what the difference is without."""
-    lines = []
-    for task, found in record["test"].items():
-        kept = {name: without_failures(found[name]) for name in ("untouched", "adapted")}
-        for name, scores in kept.items():
-            for failed in sorted(set(found[name]) - set(scores)):
-                difference = statistics.fmean(kept["adapted"]) - statistics.fmean(kept["untouched"])
-                lines.append(
-                    f"One run of `{task}` with the {name} encoder ended at {failed:.3f}, far below the others. It "
-                    f"counts; without it the difference is {signed(difference)}."
-                )
-    return lines
-
-
-def without_failures(scores: Sequence[float]) -> list[float]:
-    """Return the scores that are not 0.1 or more below their median.
-
-    >>> without_failures([0.7, 0.72, 0.5])
-    [0.7, 0.72]
-    """
-    return [score for score in scores if score > statistics.median(scores) - 0.1]
 
 
 def _domain_notes(title: str, record: Mapping[str, Any]) -> list[str]:
@@ -484,7 +438,6 @@ def _domain_notes(title: str, record: Mapping[str, Any]) -> list[str]:
         f"{fine_tuned}.",
         f"Adapting took {adapting / 60:.0f} minutes of one thread, {compared} {wall:.0f} together "
         f"({processor:.0f} of processor time), on a loaded {record['device']}.",
-        *_domain_failures(record),
     ]
 
 
@@ -739,8 +692,8 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "false_verdicts": false_verdicts,
     "scaling": scaling,
     "sentences": sentences,
-    "domain": domain,
-    "domain_docs": domain_docs,
+    "domain": functools.partial(domain, {"docs": "Documentation tasks", "abstracts": "Abstracts"}),
+    "domain_docs": functools.partial(domain, {"docs": "Python documentation"}),
     "wiki_mini": general_text_page.documented,
 }
 

@@ -57,17 +57,30 @@ class Record:
             "arguments": {name: value for name, value in vars(self.arguments).items() if name not in left_out},
             **self.more,
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / self.file_name
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        return path
+        return _written(folder / self.file_name, content)
 
 
-def add_record_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--keep` and `--commit`."""
+def keep(name: str, figures: Mapping[str, Any], arguments: argparse.Namespace) -> None:
+    """Write figures with date and commit to NAME.json in the folder of `--keep`, if it is given."""
+    if arguments.keep:
+        now = datetime.now(UTC).strftime("%Y-%m-%d")
+        facts = {"date": now, "commit": arguments.commit or current_commit()}
+        _written(Path(arguments.keep) / f"{name}.json", {**figures, **facts})
+
+
+def _written(path: Path, content: Mapping[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options `--keep` and `--commit`, whose help shows the script's docstring as it is."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     results = str(HERE / "results")
     parser.add_argument("--keep", nargs="?", const=results, metavar="FOLDER", help="write the record there")
     parser.add_argument("--commit", help="of the code, where there is no repository to ask")
+    return parser
 
 
 def variant_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, names: Sequence[str]) -> str:

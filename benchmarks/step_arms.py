@@ -18,7 +18,7 @@ from typing import Any
 
 import repository_source  # noqa: F401
 import torch
-from bare_configuration import build, section
+from bare_configuration import NEVER, UNWATCHED, build, section
 from records import facts_of
 
 from bertline.modeling.config import ModelConfig
@@ -33,7 +33,6 @@ _UNTIMED_STEPS = 2
 """Untimed steps at the start of each round, because the device was idle."""
 _BATCHES_AHEAD = 4
 """Batches prepared ahead by each loader process, on both sides (`pretraining.data`, hugging_face_peer.py)."""
-_NEVER = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,12 +208,9 @@ def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) ->
     folder, changes = Path(settings.folder), settings.changes
     optimizer, schedule = changes.get("optimizer", {}), changes.get("schedule", {})
     pretrain = {
-        "phases": [{"steps": _NEVER, "max_length": settings.seq_len, "global_batch_size": settings.batch_size}],
+        "phases": [{"steps": NEVER, "max_length": settings.seq_len, "global_batch_size": settings.batch_size}],
         "precision": settings.precision,
-        "validate_every_steps": _NEVER,
-        "validation_sequences": 1,
-        "checkpoint_every_steps": _NEVER,
-        "mask_predictions": {"every_steps": _NEVER, "num_guesses": 1, "sentences": []},
+        **UNWATCHED,
     }
     job = PretrainJob(
         model=build(ModelConfig, settings.model),

@@ -2,7 +2,6 @@
 
     python benchmarks/verdicts.py                               # 4,000 simulations per setting, about four minutes
     python benchmarks/verdicts.py --seeds 7 9 --worlds pairs    # other numbers of seeds
-    python benchmarks/verdicts.py --variants --simulations 1000 # other assumptions about rows and seeds
 
 The simulation, for an encoder with `--seeds` seeds, and an opponent that is deterministic (one run) or has as many:
 
@@ -26,24 +25,24 @@ what the verdicts themselves say they find in nine of ten repetitions. The last 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import repository_source  # noqa: F401
 from numpy.typing import NDArray
-from records import current_commit
+from records import keep, parser_of
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.verdicts import MOST_BLOCKS, Difference, Measured, compared
 
-RESULT = Path(__file__).parent / "results" / "verdicts.json"
 NUM_ROWS, MEAN = 2000, 0.65
+CONCENTRATION = 0.6
+"""Of the Beta distribution of p."""
+SAME_IN_SOURCE = 0.5
+"""Probability that a row has the p of its source."""
 SEED_STDS = (0.0, 0.01, 0.02, 0.03)
 DIFFERENCES = (0.03, 0.03, 0.06, 0.09)
 FOUND_AT_LEAST = 0.90
@@ -59,14 +58,6 @@ class World:
     """Whether the shares of the sources are proportional to 1 / rank; otherwise they are equal."""
     source_std: float = 0.0
     """Standard deviation of an arm's effect on a source."""
-    concentration: float | None = 0.6
-    """Concentration of the Beta distribution of p; None: uniform on [0.3, 1]."""
-    same_in_source: float = 0.5
-    """Probability that a row has the p of its source."""
-    effect: Literal["scaled", "added", "logit"] = "scaled"
-    """Effect of a seed on p: as described, p + e clipped to [0, 1], or added to the logit."""
-    shared_luck: float = 0.0
-    """Probability that a run draws once for all rows of a source."""
 
     def sources(self) -> NDArray[np.int64]:
         """Return the source of each row, sorted, [rows]."""
@@ -76,33 +67,19 @@ class World:
 
 
 WORLDS = (World(), World(name="unequal sources", num_sources=150, unequal=True, source_std=0.1))
-VARIANTS = (
-    World(name="rows of a pair drawn apart", same_in_source=0.0),
-    World(name="rows of a pair alike", same_in_source=1.0),
-    World(name="rows of a pair answered alike", same_in_source=1.0, shared_luck=1.0),
-    World(name="seeds move the logit", effect="logit"),
-    World(name="seeds add to the probability", effect="added"),
-    World(name="more rows in between", concentration=2.0),
-    World(name="uniform difficulty", concentration=None),
-    World(name="uniform difficulty, logit, alike", concentration=None, effect="logit", same_in_source=1.0),
-    World(name="twelve sources", num_sources=12, source_std=0.05),
-    World(name="unequal sources answered alike", num_sources=150, unequal=True, same_in_source=1.0, shared_luck=1.0),
-)
 
 
 def main() -> None:
     """Simulate, print one line per setting, and write the record if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--simulations", type=int, default=4000, help="for each setting")
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4, 5], help="of an arm; each is simulated")
     parser.add_argument("--worlds", nargs="+", choices=[world.name for world in WORLDS], help="only these")
-    parser.add_argument("--variants", action="store_true", help="other assumptions too, each named")
     parser.add_argument("--random-seed", type=int, default=0)
-    parser.add_argument("--keep", action="store_true", help=f"write {RESULT.relative_to(RESULT.parents[2])}")
     arguments = parser.parse_args()
     started, runs = time.monotonic(), []
     worlds = [world for world in WORLDS if world.name in (arguments.worlds or [world.name])]
-    for world in (*worlds, *(VARIANTS if arguments.variants else ())):
+    for world in worlds:
         for num_seeds in arguments.seeds:
             for num_arms in (1, 2):
                 runs.append(simulated(world, num_seeds, num_arms, arguments.simulations, arguments.random_seed))
@@ -118,12 +95,11 @@ def main() -> None:
         "differences": DIFFERENCES,
         "mean_accuracy": MEAN,
         "random_seed": arguments.random_seed,
-        "worlds": {world.name: asdict(world) for world in (*worlds, *(VARIANTS if arguments.variants else ()))},
+        "worlds": {world.name: asdict(world) for world in worlds},
         "runs": runs,
     }
-    if arguments.keep:
-        record = {**content, "commit": current_commit(), "versions": versions_of("numpy", "scipy")}
-        RESULT.write_text(json.dumps({**record, "seconds": round(time.monotonic() - started)}, indent=2) + "\n")
+    about = {"versions": versions_of("numpy", "scipy"), "seconds": round(time.monotonic() - started)}
+    keep("verdicts", {**content, **about}, arguments)
     print(json.dumps(content))
 
 
@@ -189,7 +165,7 @@ def verdict(
         effect = seeds[:, None] + (difference if place == 0 else 0.0)
         if world.source_std:
             effect = effect + world.source_std * random.normal(size=world.num_sources)[sources]
-        right = runs_of(random, world, difficulty, effect, sources)
+        right = runs_of(random, difficulty, effect)
         arms.append(system(right, sources, repeatable=repeatable))
     return compared(*arms)
 
@@ -197,36 +173,15 @@ def verdict(
 def difficulties(random: np.random.Generator, world: World, sources: NDArray[np.int64]) -> NDArray[np.float64]:
     """Draw the probability of a correct prediction, [rows]."""
     number = NUM_ROWS + world.num_sources
-    if world.concentration is None:
-        drawn = 0.3 + 0.7 * random.random(number)
-    else:
-        drawn = random.beta(MEAN * world.concentration, (1 - MEAN) * world.concentration, number)
-    same = random.random(NUM_ROWS) < world.same_in_source
+    drawn = random.beta(MEAN * CONCENTRATION, (1 - MEAN) * CONCENTRATION, number)
+    same = random.random(NUM_ROWS) < SAME_IN_SOURCE
     return np.where(same, drawn[NUM_ROWS:][sources], drawn[:NUM_ROWS])
 
 
-def runs_of(
-    random: np.random.Generator,
-    world: World,
-    p: NDArray[np.float64],
-    e: NDArray[np.float64],
-    sources: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+def runs_of(random: np.random.Generator, p: NDArray[np.float64], e: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Draw whether each run is correct on each row, [seeds, rows], for effects [seeds, 1 or rows]."""
-    match world.effect:
-        case "scaled":
-            moved = np.where(e > 0, p + (1 - p) * e / (1 - MEAN), p + p * e / MEAN)
-        case "added":
-            moved = np.clip(p + e, 0, 1)
-        case "logit":
-            inside = np.clip(p, 1e-9, 1 - 1e-9)
-            slope = float(np.mean(inside * (1 - inside)))
-            moved = 1 / (1 + np.exp(-np.log(inside / (1 - inside)) - e / slope))
-    luck = random.random((len(e), NUM_ROWS))
-    if world.shared_luck:
-        together = (random.random((len(e), world.num_sources)) < world.shared_luck)[:, sources]
-        luck = np.where(together, random.random((len(e), world.num_sources))[:, sources], luck)
-    return luck < moved
+    moved = np.where(e > 0, p + (1 - p) * e / (1 - MEAN), p + p * e / MEAN)
+    return random.random((len(e), NUM_ROWS)) < moved
 
 
 def system(right: NDArray[np.bool_], sources: NDArray[np.int64], *, repeatable: bool) -> Measured:

@@ -109,7 +109,7 @@ def learning_options(tmp_path: Path, *more: str) -> list[str]:
     return [*small.split(), *options, "--set", "runtime.compile=off", *more]
 
 
-def test_sentences_compares_its_systems_on_texts_in_the_style_of_statutes(tmp_path, monkeypatch, capsys):
+def test_sentences_compares_its_systems_on_texts_of_law(tmp_path, monkeypatch, capsys):
     import sentences
 
     # 40 times as slow as the others.
@@ -117,10 +117,10 @@ def test_sentences_compares_its_systems_on_texts_in_the_style_of_statutes(tmp_pa
     monkeypatch.setattr(sys, "argv", ["sentences.py", "--data", str(tmp_path)])
     sentences.main()
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])["f1"]
-    for name in ("law", "law_german", "encyclopedia"):
-        assert figures[name]["learned"] > 0.97 > figures[name]["punkt"] and figures[name]["learned_from_nothing"] > 0.97
+    for name in ("law_drafts", "law_held_out"):
+        assert figures[name]["learned"] > figures[name]["punkt"]
         assert figures[f"{name}/bare_abbreviations"]["learned"] < 0.01
-        assert {"punkt", "punkt_untrained", "pysbd"} <= figures[name].keys()
+        assert {"learned_from_nothing", "punkt_untrained", "pysbd"} <= figures[name].keys()
 
 
 def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path):
@@ -173,8 +173,7 @@ def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path
     ids=["inside", "below", "above"],
 )
 def test_the_grid_goes_further_while_its_best_rate_is_the_outermost(best, tried):
-    from learning_grid import Cell, cells_of_kind
-    from learning_runs import Optimizer
+    from learning_runs import Cell, Optimizer, cells_of_kind
 
     def at(rate, beta2):
         loss = abs(math.log(rate / best)) + (0.1 if beta2 == 0.98 else 0)
@@ -193,7 +192,7 @@ def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(prepared):
     import accelerate
     import torch
     from bare_configuration import section
-    from trainer_muon import MuonAndAdamW
+    from hugging_face_peer import MuonAndAdamW
 
     import tiny
     from bertline.modeling.bert import BertForPreTraining
@@ -235,33 +234,6 @@ def test_where_bertline_itself_fails_the_benchmark_fails_with_the_reason(bare):
     done = call(bare, "pretraining_step.py", *small.split(), "--arms", "bertline", "--set", "optimizer.kind=sgd")
     assert done.returncode == 1
     assert "bertline failed" in done.stderr and "sgd" in done.stderr
-
-
-def test_the_data_stages_are_measured_and_recorded(tmp_path: Path) -> None:
-    (tmp_path / "text").mkdir()
-    for index in range(200):
-        sentences = [f"The word{index % 7} of page{index} comes before word{line % 11}, again." for line in range(12)]
-        (tmp_path / f"text/{index}.txt").write_text("\n\n".join(sentences))
-    options = ["--corpus", str(tmp_path / "text"), "--vocab-size", "120", "--keep", str(tmp_path), "--commit", "0"]
-    figures = figures_of(call(dict(os.environ), "data_stages.py", *options))
-    assert figures["input_bytes"] == sum(path.stat().st_size for path in (tmp_path / "text").iterdir())
-    seconds = figures["corpus_s"] + figures["examples_s"]
-    assert math.isclose(figures["mb_per_s_per_core"], figures["input_bytes"] / 1e6 / seconds)
-    assert math.isclose(figures["vocabulary_ratio"], figures["vocabulary_s"] / figures["library_vocabulary_s"])
-    assert figures["tokenize_ratio"] > 0
-    assert 0 <= figures["near_duplicate_recall"] <= 1
-    assert figures["peak_memory_bytes"] > 1e7
-    (record,) = tmp_path.glob("data_stages_*.json")
-    kept = json.loads(record.read_text())
-    assert kept["commit"] == "0"
-    assert "corpus" not in kept["arguments"]  # a path of this machine
-    assert {name: kept[name] for name in figures} == figures
-
-
-def test_embedding_rows_makes_the_same_weights_on_both_sides():
-    figures = figures_of(call({**os.environ, "OMP_NUM_THREADS": "1"}, "embedding_rows.py", "--rounds", "1"))
-    assert figures["largest_difference"] < 1e-6
-    assert {"all_rows", "occurring_rows"} == figures["ms_per_step"].keys() == figures["cpu_ms_per_step"].keys()
 
 
 def sentence_encoder(folder: Path) -> Path:

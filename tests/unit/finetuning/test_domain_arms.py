@@ -1,11 +1,7 @@
-"""The arms of benchmarks/domain.py: what is averaged, what the tasks give as text, and which arm is chosen."""
+"""The arms of benchmarks/domain.py: what the documents give as text, and which arm is chosen."""
 
 import sys
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
 
 from bertline.tasks.stored_rows import Documents
 
@@ -22,20 +18,6 @@ def test_a_title_stands_before_each_part_of_its_text():
     assert [title for title, _ in lines] == ["A wing ."] * 3 + ["On"]
     assert " ".join(part for _, part in lines[:3]) == long
     assert lines[3] == ["On", "few"]
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({"texts": ["a b", "c"], "text_pairs": ["d", "e"], "labels": [0, 1]}, ["a b", "c", "d", "e"]),
-        ({"texts": ["a", "b"], "text_pairs": pa.array([None, None], pa.string())}, ["a", "b"]),
-        ({"words": [["a", "b"], ["c"]], "tags": [["O", "O"], ["O"]]}, ["a b", "c"]),
-        ({"queries": ["a"], "document_ids": [["1"]]}, ["a"]),
-    ],
-)
-def test_the_text_of_a_task_is_its_train_rows_without_labels(tmp_path, columns, expected):
-    pq.write_table(pa.table(columns), tmp_path / "train.parquet")
-    assert list(domain_arms.texts_of(tmp_path, domain_arms.TASK_TEXT)) == expected
 
 
 def test_what_is_only_reported_chooses_no_arm():
