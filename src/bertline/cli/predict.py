@@ -7,13 +7,13 @@ from typing import Any
 import bertline
 from bertline.cli.composition import composing, given_overrides, require_counts
 from bertline.cli.project import folder_or_name, of_caller
+from bertline.corpus.tables import TableLayout
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
 from bertline.inference.row_files import format_of
 from bertline.stages.registry import stage_named
-from bertline.tasks.table_source import TableLayout
 
 EXPORTED = stage_named("export").output_of(None)
 LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from bertline.corpus.files import without_compression
+from bertline.corpus.tables import FORMATS_BY_ENDING, JSON_LINES, TableLayout, read_records
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import sha256_of_file
@@ -23,7 +25,7 @@ from bertline.tasks.cells import label_in
 from bertline.tasks.source_config import ConllSourceConfig, SquadSourceConfig, TableSourceConfig
 from bertline.tasks.span_files import annotated_table
 from bertline.tasks.stored_rows import SplitName
-from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, ANumber, TableLayout, read_records
+from bertline.tasks.table_source import ANumber
 
 FileFormat = Literal["csv", "tsv", "jsonl", "json", "xlsx", "parquet", "conll", "squad"]
 
@@ -77,7 +79,7 @@ def given_files(
 
 def format_of(path: Path) -> FileFormat:
     """Return the format of a file by its extension; articles, or rows with the columns of SQuAD, are SQuAD."""
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    ending = Path(without_compression(path.name)).suffix
     if ending not in _BY_ENDING:
         raise DataError(
             f"{path}: the ending {ending!r} tells no format. Name it: format={', '.join(get_args(FileFormat))}."

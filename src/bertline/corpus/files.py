@@ -277,8 +277,7 @@ def archive_kind(part: Part) -> str | None:
 
 def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str) -> Dropped:
     """Return what is left out for a fault of a whole file."""
-    advice = f"{fix}, or set corpus.on_undecodable=skip to keep what can be read and count the rest."
-    fails = (f"{part.path}: {problem}.", advice) if policy == "fail" else None
+    fails = (f"{part.path}: {problem}.", f"{fix}.") if policy == "fail" else None
     return Dropped(reason, part.name, problem, fault=fails)
 
 

@@ -4,6 +4,7 @@ import codecs
 import io
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import chardet
@@ -11,12 +12,12 @@ from chardet import EncodingEra
 
 from bertline.corpus.document import Dropped
 from bertline.corpus.files import TORN, OnUndecodable, Part, archive_kind, fault, lines_before, opened, torn
-from bertline.foundation.errors import ConfigError
+from bertline.foundation.errors import DataError
 
 # Detection of the character encoding of one file.
 
 AUTO = "auto"
-"""Value of `corpus.encoding` that detects the encoding of each file."""
+"""Value of `encoding` that detects the encoding of each file."""
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16. The codecs without -le and -be take the mark away.
 _MARKS = (
@@ -104,7 +105,9 @@ codecs.register_error("bertline.escape", _escape)
 _ERRORS = {"fail": "surrogateescape", "skip": "surrogateescape", "replace": "bertline.escape"}
 
 
-def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Line | Dropped]:
+def read_lines(
+    part: Part, encoding: str, policy: OnUndecodable, *, newline: str | None = None
+) -> Iterator[Line | Dropped]:
     """Read the lines of a plain or compressed file (detected by its first bytes, not by its name), or of a range.
 
     With `skip`, a line that is no text is marked, for the caller to drop; with `replace`, what is no text in it becomes
@@ -115,26 +118,27 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
     Args:
         encoding: Name of the encoding, or `auto` to detect that of each file; files that are not UTF-8 are then
             reported as `encodings/NAME`.
+        newline: As for `open`. If it is given, lines keep their ends.
 
     With `fail`, the same is left out, and each has a `fault` that names file, line and byte.
 
     Raises:
-        ConfigError: The encoding is unknown.
+        DataError: The encoding is unknown.
     """
     number = 0
     try:
         codec = detect_encoding(part) if encoding == AUTO else _known(encoding)
         if codec is None:
-            problem, hint = "not text in any known encoding", "Take it away, or set corpus.encoding"
+            problem, hint = "not text in any known encoding", "Take it away, or set encoding"
             yield _archive(part, policy) or fault(part, policy, "files/undecodable", problem, hint)
             return
         if encoding == AUTO and codec != "utf-8":
             yield Dropped(f"encodings/{codec}", part.name)
-        # A byte-order mark is not part of the text.
-        stream = codec.replace("utf-8", "utf-8-sig"), _ERRORS[policy]
-        with opened(part) as content, io.TextIOWrapper(content, *stream) as handle:
+        with opened(part) as content, io.TextIOWrapper(content, codec, _ERRORS[policy], newline) as handle:
             while text := handle.readline(_MAX_LINE_CHARACTERS):
                 number += 1
+                if number == 1:  # a byte order mark is not part of the text
+                    text = text.removeprefix("\ufeff")
                 place, undecodable = f"{part.label}:{number}", False
                 if not _is_text(text) and (found := _NOT_TEXT.search(text)):
                     if number == 1 and (archive := _archive(part, policy)):
@@ -151,21 +155,44 @@ def read_lines(part: Part, encoding: str, policy: OnUndecodable) -> Iterator[Lin
                     while text and not text.endswith("\n"):
                         text = handle.readline(_SKIPPED_CHARACTERS)
                     text = "\n"
-                yield Line(number, text.rstrip("\r\n"), undecodable)
+                yield Line(number, text.rstrip("\r\n") if newline is None else text, undecodable)
     except UnicodeError as error:
         problem = f"not {encoding} text after line {number} ({error})"
-        yield fault(part, policy, "files/undecodable", problem, "Set corpus.encoding to the file's encoding")
+        yield fault(part, policy, "files/undecodable", problem, "Set encoding to that of the file")
     except (*TORN, OSError) as error:
         yield torn(part, policy, error, f" after line {number}")
 
 
+def whole_file(path: Path) -> Part:
+    """Return a local file as a part to read.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    if not path.is_file():
+        raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the path.")
+    return Part(str(path), path.name, size=0)
+
+
+def numbered_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Yield line numbers, from 1, and lines of a local file; line feeds alone end a line, as texts may contain rarer
+    separators.
+
+    Raises:
+        DataError: The file is missing, torn, or no text in the encoding; the message names file and line.
+    """
+    for item in read_lines(whole_file(path), encoding, "fail", newline="\n"):
+        if isinstance(item, Line):
+            yield item.number, item.text.rstrip("\r\n")
+        elif item.fault is not None:
+            raise DataError(" ".join(item.fault))
+
+
 def _known(encoding: str) -> str:
     try:
-        return codecs.lookup(encoding).name
+        return codecs.lookup(encoding).name.removesuffix("-sig")
     except LookupError as error:
-        raise ConfigError(
-            f"corpus.encoding is {encoding!r}, which Python does not know; try utf-8, or auto."
-        ) from error
+        raise DataError(f"encoding is {encoding!r}, which Python does not know; try utf-8, or auto.") from error
 
 
 def _is_text(text: str) -> bool:
@@ -188,11 +215,10 @@ def _archive(part: Part, policy: OnUndecodable) -> Dropped | None:
 
 def _not_text(part: Part, number: int, found: re.Match[str], codec: str, is_detected: bool) -> tuple[str, str]:
     place = f"{part.path}:{lines_before(part) + number}:"
-    rest = "or corpus.on_undecodable=skip to count such records and leave them out, or replace."
     if found[0] == "\0":
-        return f"{place} a NUL byte at character {found.start() + 1}; text has none.", f"Take it out, {rest}"
-    hint = "Set corpus.encoding to its encoding (auto detects it)"
+        return f"{place} a NUL byte at character {found.start() + 1}; text has none.", "Take it out."
+    hint = "Set encoding to that of the file (latin-1, cp1252, utf-16 ...; auto detects it), or fix the line."
     if is_detected:
-        hint = "Most of the file is, and no other encoding is known for such lines: mend it"
+        hint = "Most of the file is, and no other encoding is known for such lines: mend it."
     byte = f"byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1}"
-    return f"{place} {byte} is not {codec} text.", f"{hint}, {rest}"
+    return f"{place} {byte} is not {codec} text.", hint

@@ -185,7 +185,7 @@ class FilesReader(CorpusReader):
             DataError: A file cannot be read, or has changed since the plan, or (`on_undecodable: fail`) something in it
                 is damaged, too long or no text; the message names the first ten with file and line.
         """
-        bad_rows = BadRows("error", option=None)
+        bad_rows = BadRows("error", option="corpus.on_undecodable")
         for part in shard.parts:
             is_empty = True
             try:

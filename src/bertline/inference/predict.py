@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
+from bertline.corpus.tables import TableLayout, TableRow, column_in
 from bertline.foundation.engine import LocalEngine, shard_folder
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import lock_file, sha256_of_file, sha256_of_path, sync_to_disk, writing
@@ -31,7 +32,6 @@ from bertline.modeling.layers import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.cells import one_line
 from bertline.tasks.stored_rows import Documents
-from bertline.tasks.table_source import Record, TableLayout, column_in
 
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
 
@@ -209,7 +209,7 @@ def predict_file(
             predictor = VectorPredictor(model, batch_size=how.batch_size)
         else:
             predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
-        blocks = row_files.blocks_of(row_files.read_rows(source, layout))
+        blocks = row_files.blocks_of(row_files.file_rows(source, layout))
         first = next(blocks, None)
         if first is None:
             raise DataError(f"{source} has no rows. Give a file with at least one text.")
@@ -224,7 +224,7 @@ def predict_file(
         rows_output = row_files.RowsOutput(target, names, schema, how.escape_formulas)
         own, num_predicted = _PerThread(predictor), list[int]()
 
-        def predict(shard: tuple[str, list[Record]], folder: Path) -> dict[str, int]:
+        def predict(shard: tuple[str, list[TableRow]], folder: Path) -> dict[str, int]:
             _, block = shard
             rows, num_truncated = _with_output(own.predictor, inputs, block)
             rows_output.write_block(rows, block, folder / _ROWS)
@@ -253,7 +253,7 @@ def predict_file(
 @contextmanager
 def _work_folder(target: Path) -> Iterator[Path]:
     """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output."""
-    if row_files.format_of(target) in ("txt", "json", "xlsx"):
+    if row_files.format_of(target) in ("txt", "json", "xlsx") or target.suffix.lower() in (".bz2", ".xz", ".zst"):
         problem = f"{target}: rows with columns cannot be written as {target.suffix}"
         raise DataError(f"{problem}; choose .jsonl, .csv, .tsv or .parquet.")
     work = target.with_name(f"{target.name}.unfinished")
@@ -272,7 +272,7 @@ def _work_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(work)
 
 
-def _columns_read(first: Record, inputs: list[InputColumn], columns: FileColumns) -> str:
+def _columns_read(first: TableRow, inputs: list[InputColumn], columns: FileColumns) -> str:
     """Return which columns are read, by the arguments of the command line that name them, and which are not."""
     named = {f"{each.name}_column": getattr(columns, each.name) for each in fields(columns)}
     argument = {column.name: next(key for key in named if named[key] == column.name) for column in inputs}
@@ -317,7 +317,7 @@ def _searching(
 ) -> tuple[SearchedDocuments, int]:
     ids: list[str] = []
     is_text = row_files.format_read(documents.path, layout) == "txt"
-    records = progress(row_files.read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
+    records = progress(row_files.file_rows(documents.path, layout), description=f"{documents.path.name}: documents")
 
     def read() -> Iterator[list[str]]:
         for block in row_files.blocks_of(records):
@@ -351,7 +351,7 @@ def _searching(
 
 
 def _with_output(
-    predictor: RowPredictor, inputs: list[InputColumn], block: list[Record]
+    predictor: RowPredictor, inputs: list[InputColumn], block: list[TableRow]
 ) -> tuple[list[row_files.Row], int]:
     """Return the rows of a block with the columns that are added to them, and the number of truncated rows."""
     for name in predictor.output_schema().names:
@@ -384,5 +384,5 @@ def _schema(source: Path, layout: TableLayout) -> pa.Schema:
     """Return the columns of the input with their types: a Parquet file's own, or those that hold all rows."""
     if row_files.format_read(source, layout) == "parquet":
         return pq.read_schema(source)
-    records = progress(row_files.read_rows(source, layout), description=f"{source.name}: types of the columns")
+    records = progress(row_files.file_rows(source, layout), description=f"{source.name}: types of the columns")
     return row_files.widened_schema(row_files.blocks_of(records))

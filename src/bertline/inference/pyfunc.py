@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bertline.corpus.tables import TableRow
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
 from bertline.inference.loading import load_folder
@@ -24,7 +25,6 @@ from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.predictor import RowPredictor, TaskPredictor
 from bertline.kinds.retrieval import Retrieval
 from bertline.modeling.families import FAMILIES
-from bertline.tasks.table_source import Record
 from bertline.tracking.mlmodel import Serving, as_mlflow_errors, in_server, refuse_unknown_parts
 
 PAIR_COLUMN, DOCUMENTS_COLUMN = "text_pair", "documents"
@@ -199,7 +199,7 @@ def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int |
             "or predict a file with bertline predict."
         )
     records = [
-        Record(f"rows[{number}]", dict(zip(cells, row, strict=True)))
+        TableRow(f"rows[{number}]", dict(zip(cells, row, strict=True)))
         for number, row in enumerate(zip(*cells.values(), strict=True))
     ]
     for record in records:

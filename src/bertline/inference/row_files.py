@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bertline.corpus.files import without_compression
+from bertline.corpus.lines import numbered_lines
+from bertline.corpus.tables import TableLayout, TableRow, format_by_name, read_records, require_whole_characters
 from bertline.foundation.bad_rows import BadRow
 from bertline.foundation.errors import DataError
 from bertline.foundation.parallel import batches
-from bertline.foundation.text_files import numbered_lines
 from bertline.kinds.base import InputColumn
-from bertline.tasks.cells import require_whole_characters, text_in
-from bertline.tasks.table_source import FORMATS_BY_ENDING, Record, TableLayout, read_records
+from bertline.tasks.cells import text_in
 
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "json", "xlsx", "parquet"]
 Row = dict[str, Any]
@@ -34,7 +35,6 @@ PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
 _ROW_GROUP = 1 << 14
-_BY_ENDING: dict[str, RowFormat] = {".txt": "txt", **FORMATS_BY_ENDING}
 _MISFITS = (pa.ArrowException, TypeError, OverflowError)
 _OTHER_FORMAT = "Rows of different columns or types fit into .jsonl, bytes into .parquet; choose that ending."
 _MOST_FIELDS = 10_000
@@ -43,7 +43,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def format_of(path: Path) -> RowFormat:
-    """Return the format of a file by its extension; `.gz` may follow all but `.parquet`.
+    """Return the format of a file by its extension; that of a compression may follow all but `.parquet` and `.xlsx`.
 
     >>> format_of(Path("reviews.csv.gz"))
     'csv'
@@ -51,9 +51,9 @@ def format_of(path: Path) -> RowFormat:
     Raises:
         DataError: The extension is not supported.
     """
-    name = path.name.lower()
-    kind = _BY_ENDING.get(Path(name.removesuffix(".gz")).suffix)
-    if kind is None or (kind == "parquet" and name.endswith(".gz")):
+    name = without_compression(path.name)
+    kind: RowFormat | None = "txt" if name.endswith(".txt") else format_by_name(name)
+    if kind is None or (kind in ("parquet", "xlsx") and name != path.name.lower()):
         raise DataError(
             f"{path}: the ending says no format; expected .txt, .csv, .tsv, .json, .jsonl (also .gz), .xlsx, .parquet."
         )
@@ -65,7 +65,7 @@ def format_read(path: Path, layout: TableLayout) -> RowFormat:
     return format_of(path) if layout.format == "auto" else layout.format
 
 
-def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
+def file_rows(path: Path, layout: TableLayout) -> Iterator[TableRow]:
     """Yield the rows of a file with their line numbers.
 
     Each line of a `.txt`, blank ones included, is a row with the columns `line` (from 1) and `text`; blank lines of a
@@ -74,22 +74,20 @@ def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
     Raises:
         DataError: The file is missing, undecodable or malformed; the message names file and line.
     """
-    kind = format_read(path, layout)
-    if not path.is_file():
-        raise DataError(f"{path} is not a file. Correct its name.")
-    return _text_rows(path, layout.encoding) if kind == "txt" else read_records(path, replace(layout, format=kind))
+    is_text = format_read(path, layout) == "txt"
+    return _text_rows(path, layout.encoding) if is_text else read_records(path, layout)
 
 
-def _text_rows(path: Path, encoding: str) -> Iterator[Record]:
+def _text_rows(path: Path, encoding: str) -> Iterator[TableRow]:
     has_text = False
     for number, line in numbered_lines(path, encoding):
         has_text = has_text or line.strip() != ""
-        yield Record(f"{path.name}:{number}", {LINE_COLUMN: number, TEXT_COLUMN: line})
+        yield TableRow(f"{path.name}:{number}", {LINE_COLUMN: number, TEXT_COLUMN: line})
     if not has_text:
         raise DataError(f"{path} has no rows. Give a file with at least one text.")
 
 
-def cell(record: Record, column: InputColumn) -> Any:
+def cell(record: TableRow, column: InputColumn) -> Any:
     """Return the value of a column: a text as it is, a number as `text_in` reads it, or a list of texts.
 
     Raises:
@@ -126,15 +124,15 @@ def cell(record: Record, column: InputColumn) -> Any:
     return value
 
 
-def named_values(record: Record) -> Row:
+def named_values(record: TableRow) -> Row:
     """Return the values of a row by column; columns without a header are named by their numbers."""
     return {str(name): value for name, value in record.values.items()}
 
 
-def blocks_of(records: Iterator[Record]) -> Iterator[list[Record]]:
+def blocks_of(records: Iterator[TableRow]) -> Iterator[list[TableRow]]:
     """Group records into blocks that depend on the input alone."""
 
-    def num_characters(record: Record) -> int:
+    def num_characters(record: TableRow) -> int:
         return sum(len(value) for value in record.values.values() if isinstance(value, str | list))
 
     return batches(records, size=num_characters, most=_CHARACTERS_TOGETHER, most_items=_ROWS_TOGETHER)
@@ -163,7 +161,7 @@ def _widest(types: Iterable[pa.DataType]) -> pa.DataType:
     return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
 
 
-def widened_schema(blocks: Iterable[list[Record]]) -> pa.Schema:
+def widened_schema(blocks: Iterable[list[TableRow]]) -> pa.Schema:
     """Return the columns of all rows, which were read from JSON, with the types that hold the values of all rows.
 
     Raises:
@@ -186,7 +184,7 @@ def widened_schema(blocks: Iterable[list[Record]]) -> pa.Schema:
 
 
 @contextmanager
-def _misfits_named(rows: list[Row], block: list[Record], fit: Callable[[str, Any], object]) -> Iterator[None]:
+def _misfits_named(rows: list[Row], block: list[TableRow], fit: Callable[[str, Any], object]) -> Iterator[None]:
     """Name the first value for which `fit` fails, if what is done within the context fails for the rows of a block."""
     try:
         yield
@@ -227,7 +225,7 @@ class RowsOutput:
     escapes_formulas: bool
     """Whether a `'` stands before texts of .csv and .tsv that a spreadsheet would compute."""
 
-    def write_block(self, rows: list[Row], block: list[Record], path: Path) -> None:
+    def write_block(self, rows: list[Row], block: list[TableRow], path: Path) -> None:
         """Write the rows of a block of the input, values by column, to a file.
 
         Raises:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bertline.corpus.tables import JSON_LINES, TableRow, parsed_records, value_in
 from bertline.demo.config import DocsSourceConfig, PythonDocsConfig
 from bertline.demo.docstrings import package_versions, read_modules
 from bertline.foundation.bad_rows import BadRow, BadRows
@@ -18,7 +19,7 @@ from bertline.tasks import stored_rows
 from bertline.tasks.cells import text_in
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.source_files import listed, no_rows, same_text, trains_nothing
-from bertline.tasks.table_source import JSON_LINES, Record, layout_of, parsed_records, value_in
+from bertline.tasks.table_source import table_layout
 
 
 def build_task(
@@ -91,14 +92,14 @@ def unlabelled_rows(path: Path, source: Any, task: stored_rows.BuiltTask) -> sto
     inputs["text_pairs"] = getattr(source, "text_pair_column", "text_pair")
     columns = {name: column for name, column in inputs.items() if getattr(train, name, None) is not None}
 
-    def parse(record: Record) -> list[Any]:
+    def parse(record: TableRow) -> list[Any]:
         cells = [value_in(record, column) for column in columns.values()]
         texts = [cell if isinstance(cell, list) else text_in(cell) or "" for cell in cells]
         if not all(texts):
             raise BadRow("empty_text", f"a text is empty (of {', '.join(map(str, columns.values()))})")
         return [record.where, *texts]
 
-    layout = replace(layout_of(source) if isinstance(source, TableSourceConfig) else JSON_LINES, format="auto")
+    layout = replace(table_layout(source) if isinstance(source, TableSourceConfig) else JSON_LINES, format="auto")
     bad_rows = BadRows("error", option=None)
     records = parsed_records(path, layout, bad_rows, parse)
     bad_rows.end()

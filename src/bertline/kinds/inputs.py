@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bertline.corpus.tables import require_whole_characters
 from bertline.foundation.bad_rows import BadRow
 from bertline.foundation.errors import DataError
-from bertline.tasks.cells import require_whole_characters, text_in
+from bertline.tasks.cells import text_in
 from bertline.tasks.config import BaseTaskConfig
 
 

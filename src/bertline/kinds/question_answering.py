@@ -15,24 +15,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bertline.corpus.lines import numbered_lines
 from bertline.corpus.sentences import split_sentences
+from bertline.corpus.tables import JSON_LINES, read_records, require_whole_characters
 from bertline.demo.docstrings import ModuleDocs
 from bertline.encoding.sequences import Part, Sequences, assembled, outputs_of, tensors, window_starts
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.checked import NonNegativeInt, PositiveInt
 from bertline.foundation.errors import DataError
-from bertline.foundation.text_files import decoded_text
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.html import escape, quote, shortened, sureness
 from bertline.kinds.inputs import require_pairs, row_ids
 from bertline.kinds.usage import Usage
-from bertline.tasks.cells import require_whole_characters
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows
-from bertline.tasks.table_source import JSON_LINES, read_records
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
@@ -541,7 +540,7 @@ def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list
 def _articles(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, dict[Any, Any]]]:
     """Yield, for each question, its place (for messages), and its JSON object with its article's title and context."""
     try:
-        content = json.loads(decoded_text(path, "utf-8"))
+        content = json.loads("\n".join(line for _, line in numbered_lines(path)))
     except json.JSONDecodeError as error:
         raise DataError(
             f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole? One with an object a "

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bertline.corpus.tables import TableLayout, TableRow, parsed_records, value_in
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.encoding.sequences import (
@@ -36,7 +37,6 @@ from bertline.tasks.search_data import relevance_of, search_splits
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
-from bertline.tasks.table_source import Record, TableLayout, parsed_records, value_in
 
 if TYPE_CHECKING:
     from bertline.baselines.vectors import Name, TextVectors
@@ -356,7 +356,7 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
     layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding)
     questions: dict[str, Question] = {}
 
-    def parse(row: Record) -> None:
+    def parse(row: TableRow) -> None:
         options = ("query_column", "text_column", "label_column")
         query, text, label = (one_line(value_in(row, getattr(source, name), f"source.{name}")) for name in options)
         if not query or not text:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.corpus.sentences import split_sentences
+from bertline.corpus.tables import JSON_LINES, TableRow, parsed_records, value_in
 from bertline.demo.docstrings import ModuleDocs
 from bertline.encoding.sequences import Sequences, outputs_of, padded, tensors
 from bertline.foundation.bad_rows import BadRow, BadRows
@@ -34,7 +35,6 @@ from bertline.tasks.metrics.classification import counts_by_label, counts_of_row
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.source_files import fewest_train_rows, no_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
-from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -387,7 +387,7 @@ def text_of(row: Any) -> str:
 def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: BadRows) -> list[LabelledDocument]:
     """Read the documents of a JSONL file, plain or gzip."""
 
-    def parse(record: Record) -> LabelledDocument:
+    def parse(record: TableRow) -> LabelledDocument:
         sentences = [str(each).strip() for each in _list(record, source.sentences_column, (str,))]
         labels = [label_in(each) for each in _list(record, source.labels_column, (str, int))]
         if not sentences or not all(sentences):
@@ -401,7 +401,7 @@ def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: 
     return parsed_records(path, JSON_LINES, bad_rows, parse)
 
 
-def _list(record: Record, column: str, types: tuple[type, ...]) -> list[object]:
+def _list(record: TableRow, column: str, types: tuple[type, ...]) -> list[object]:
     value = value_in(record, column)
     if not isinstance(value, list) or any(isinstance(each, bool) or not isinstance(each, types) for each in value):
         raise BadRow("wrong_type", f"{column!r} is not a list of {' or '.join(each.__name__ for each in types)}")

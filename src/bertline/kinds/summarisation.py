@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bertline.corpus.tables import JSON_LINES, TableRow, parsed_records, value_in
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.checked import PositiveInt
@@ -36,7 +37,6 @@ from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, words_of
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.source_files import read_splits
 from bertline.tasks.stored_rows import BuiltTask, SummaryRows
-from bertline.tasks.table_source import JSON_LINES, Record, parsed_records, value_in
 
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, Tensor, Tokenizer, nn
@@ -216,13 +216,13 @@ def _joined(sentences: Sequence[str], chosen: NDArray[np.integer]) -> str:
 def read_summaries(path: Path, config: SummariesSourceConfig, bad_rows: BadRows) -> list[SummarisedDocument]:
     """Read documents as lists of sentences; a document given as text is split at line ends and into sentences."""
 
-    def texts_in(record: Record, column: str) -> str | list[str]:
+    def texts_in(record: TableRow, column: str) -> str | list[str]:
         value = value_in(record, column)
         if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(x, str) for x in value)):
             raise BadRow("wrong_type", f"{column!r} is neither a text nor a list of sentences")
         return value
 
-    def parse(record: Record) -> SummarisedDocument:
+    def parse(record: TableRow) -> SummarisedDocument:
         sentences = sentences_of(texts_in(record, document := config.document_column))
         if not sentences:
             raise BadRow("empty_document", f"the document in {document!r} is empty")

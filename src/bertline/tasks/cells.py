@@ -4,44 +4,6 @@ import ast
 import json
 import re
 from contextlib import suppress
-from typing import Any
-
-from bertline.foundation.bad_rows import BadRow
-
-
-def json_object(value: Any, *, is_line: bool) -> dict[str, Any]:
-    """Return a line, or a parsed JSON value, as a row; of spaCy's pairs of text and object, the object with the `text`.
-
-    Raises:
-        BadRow: Reason `not_json` or `half_character`. The caller adds file and line to the message.
-    """
-    try:
-        value = json.loads(value) if is_line else value
-    except (ValueError, RecursionError) as error:
-        raise BadRow("not_json", f"it is not JSON ({error}); each line must be one JSON object") from error
-    if isinstance(value, list) and [*map(type, value)] == [str, dict]:
-        value = {"text": value[0], **value[1]}
-    if not isinstance(value, dict):
-        raise BadRow("not_json", f"it is a JSON {type(value).__name__}; each row must be one JSON object")
-    require_whole_characters(value)
-    return value
-
-
-def require_whole_characters(value: Any) -> None:
-    r"""Check that no string has a lone surrogate (`"\ud800"`), which no encoding can store and no tokenizer can read.
-
-    Args:
-        value: Any parsed JSON value; keys are checked too.
-
-    Raises:
-        BadRow: Reason `half_character`. The caller adds the place to the message.
-    """
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = error.object[error.start]
-        raise BadRow("half_character", f"it has {half!r}, which is half of a character (a lone surrogate)") from error
-
 
 # Cells of tables as texts and as labels: one reading for training, prediction and MLflow's server.
 #

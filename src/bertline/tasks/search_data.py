@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bertline.corpus.lines import numbered_lines
+from bertline.corpus.tables import FORMATS_BY_ENDING, JSON_LINES, TableRow, parsed_records
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_search_splits
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
-from bertline.foundation.text_files import numbered_lines
 from bertline.tasks.cells import one_line, text_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import BeirSourceConfig, SentencePairsSourceConfig
 from bertline.tasks.source_files import capped, cut_by_key, drop_repeated, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
-from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, Record, parsed_records
 
 CollectionSource = DocsSearchSourceConfig | BeirSourceConfig | SentencePairsSourceConfig
 _Judged = dict[str, dict[str, int]]
@@ -198,7 +198,7 @@ def _table(folder: str, name: str) -> Path:
 
 
 def _beir_texts(path: Path, bad: BadRows, *, title_key: str) -> list[_Text]:
-    def parse(record: Record) -> _Text:
+    def parse(record: TableRow) -> _Text:
         identity = record.values.get("_id", record.values.get("id"))
         value, title = (record.values.get(key) for key in ("text", title_key))
         if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bertline.corpus.tables import check_delimiting
+
 Separator = Literal["tab", "whitespace"]
 """Separator of the columns of CoNLL files."""
 OnBadRow = Literal["error", "skip"]
@@ -30,7 +32,7 @@ class FilesSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSourceConfig(FilesSourceConfig):
-    """The user's own files: CSV, TSV, JSONL, JSON arrays, Excel or Parquet (`.gz` too, except the last two)."""
+    """The user's own files: CSV, TSV, JSONL, JSON arrays, Excel or Parquet (compressed too, except the last two)."""
 
     kind: Literal["table"]
     format: Literal["auto", "csv", "tsv", "jsonl", "json", "xlsx", "parquet"]
@@ -193,7 +195,7 @@ class BeirSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentencePairsSourceConfig:
-    """Sentences and their translations: two UTF-8 files a language (`.gz` too), where line n translates line n."""
+    """Sentences and their translations: two UTF-8 files a language, where line n translates line n."""
 
     kind: Literal["sentence_pairs"]
     path: str
@@ -245,21 +247,6 @@ class SummariesSourceConfig(FilesSourceConfig):
     on_bad_row: OnBadRow
     """Handling of rows with a missing column, an empty document or summary, or a summary without a word that ROUGE
     counts."""
-
-
-def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: bool) -> None:
-    """Check the options that split lines into fields.
-
-    Raises:
-        ValueError: `separator` is not one character, or `max_fields` is below 1 or combined with quoting.
-    """
-    if separator is not None and len(separator) != 1:
-        raise ValueError(f"separator must be one character, found {separator!r}")
-    if max_fields is not None and (max_fields < 1 or quoting):
-        raise ValueError(
-            f"max_fields must be at least 1 and is for files without quoting (quoting: false), found {max_fields} with "
-            f"quoting: {str(quoting).lower()}"
-        )
 
 
 def _check_names(extra_tests: dict[str, str]) -> None:

@@ -6,13 +6,13 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, cast
 
+from bertline.corpus.tables import TableLayout, TableRow, column_in, parsed_rows, read_records, value_in
 from bertline.foundation.bad_rows import BadRow, BadRows
-from bertline.tasks import table_source
 from bertline.tasks.cells import label_in, list_in, text_in
 from bertline.tasks.conll import TaggedSentence
 from bertline.tasks.entities import OUTSIDE, TAG, WORD, to_iob2
 from bertline.tasks.source_config import TableSourceConfig
-from bertline.tasks.table_source import Record, TableLayout, column_in, value_in
+from bertline.tasks.table_source import class_names_in, named_class, table_layout
 
 _WORD_A_ROW = "one word a row"
 # Usual columns of a text and of what is marked in it, by what writes them; the names of those of a sentence.
@@ -31,11 +31,11 @@ _SPAN_KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label", "label
 def annotated_table(path: Path, layout: TableLayout, named: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """Return what wrote a table of annotated texts, and its columns by key of the source; None if it has no spans and
     no tags. Columns that are not `named`, by key, are told by their names."""
-    first = islice(table_source.read_records(path, layout, BadRows("skip")), _ROWS_LOOKED_AT)
+    first = islice(read_records(path, layout, BadRows("skip")), _ROWS_LOOKED_AT)
     return next(filter(None, (_annotated(record, named) for record in first)), None)
 
 
-def _annotated(record: Record, named: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+def _annotated(record: TableRow, named: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     columns = {str(column).lower(): column for column in record.values}
 
     def column(key: str, usual: Iterable[str]) -> Any:
@@ -65,7 +65,7 @@ def read_annotated(path: Path, source: TableSourceConfig, bad_rows: BadRows) -> 
     to that end of the word and is counted. What a person rejected or nobody annotated is left out and counted.
     """
 
-    def sentence(record: Record) -> TaggedSentence | None:
+    def sentence(record: TableRow) -> TaggedSentence | None:
         text, marks = (_cell(record, column) for column in (source.text_column, source.label_column))
         if isinstance(text, dict):
             text = text.get("text") or next((each for each in text.values() if isinstance(each, str)), None)
@@ -76,25 +76,25 @@ def read_annotated(path: Path, source: TableSourceConfig, bad_rows: BadRows) -> 
         if marks is None or record.values.get("answer") in ("reject", "ignore"):
             bad_rows.dropped["not_annotated" if marks is None else "not_accepted"] += 1
             return None
-        marks = table_source.named_class(marks, names) if names is not None else marks
+        marks = named_class(marks, names) if names is not None else marks
         words, tags = _of_lists(text, marks) if isinstance(text, list) else _of_spans(text, marks, bad_rows)
         document = label_in(record.values.get(cast("str", source.group_column)))
         return TaggedSentence(record.where, document or record.where, tuple(words), tuple(tags))
 
-    names = table_source.class_names_in(path, source.label_column)
-    records = _joined(table_source.read_records(path, table_source.layout_of(source), bad_rows), source)
-    return [each for each in table_source.parsed(records, str(path), bad_rows, sentence) if each is not None]
+    names = class_names_in(path, source.label_column)
+    records = _joined(read_records(path, table_layout(source), bad_rows), source)
+    return [each for each in parsed_rows(records, str(path), bad_rows, sentence) if each is not None]
 
 
-def _joined(records: Iterable[Record], source: Any) -> Iterator[Record]:
+def _joined(records: Iterable[TableRow], source: Any) -> Iterator[TableRow]:
     """Yield the rows; those of one word each become a row for each sentence, which its first row may name alone."""
     sentence = ""
     columns, group = (source.text_column, source.label_column), source.group_column
 
-    def is_word(record: Record) -> bool:
+    def is_word(record: TableRow) -> bool:
         return group is not None and isinstance(list_in(record.values.get(columns[1])), str)
 
-    def name(record: Record) -> str:
+    def name(record: TableRow) -> str:
         nonlocal sentence
         sentence = label_in(record.values.get(group)) or sentence if is_word(record) else record.where
         return sentence
@@ -102,10 +102,10 @@ def _joined(records: Iterable[Record], source: Any) -> Iterator[Record]:
     for _, rows in groupby(records, name):
         first, *others = rows
         words = {column: [row.values.get(column) for row in (first, *others)] for column in columns}
-        yield Record(first.where, words) if is_word(first) else first
+        yield TableRow(first.where, words) if is_word(first) else first
 
 
-def _cell(record: Record, column: Any) -> Any:
+def _cell(record: TableRow, column: Any) -> Any:
     if column_in(record, column) not in record.values:
         if column == "spans" and "answer" in record.values:  # Prodigy's, if none is marked
             return []

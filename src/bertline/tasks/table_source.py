@@ -1,232 +1,31 @@
-"""Reader of text files and of labelled rows from tables: the user's own files, or a Hugging Face dataset."""
+"""Labelled rows of tables: the user's own files, or a Hugging Face dataset."""
 
 import dataclasses
 import json
 import math
 import re
-import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar, cast, get_args
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.corpus.files import open_dataset
+from bertline.corpus.tables import TableLayout, TableRow, parsed_rows, read_records, value_in
 from bertline.foundation.bad_rows import BadRow, BadRows
-from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.progress import progress
-from bertline.foundation.text_files import opened_text
-from bertline.tasks.cells import json_object, label_in, list_in, text_in
+from bertline.tasks.cells import label_in, list_in, text_in
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig, check_delimiting
+from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import Label, LabelledRow, LabelledSplits, split_files, with_all_splits
 
-TableFormat = Literal["csv", "tsv", "jsonl", "json", "xlsx", "parquet"]
-Parsed = TypeVar("Parsed")
-
-FORMATS_BY_ENDING: dict[str, TableFormat] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".xlsx": "xlsx",
-    ".parquet": "parquet",
-}
 # A list that Python or pandas wrote into a cell of text.
 _PRINTED_LIST = re.compile(r"""\s*(\[.*\]|[({]\s*['"].*[)}])\s*""", re.DOTALL)
-_PEEKED = 1000  # characters
-_QUOTES_HINT = "If the file has quotes that do not pair up, set quoting to false; else fix the row."
-
-
-@dataclass(frozen=True, slots=True)
-class TableLayout:
-    """How a table file is parsed; see `TableSourceConfig`."""
-
-    format: TableFormat | Literal["auto"]
-    header: bool
-    quoting: bool
-    encoding: str
-    separator: str | None = None
-    max_fields: int | None = None
-    extra_fields: Literal["error", "ignore"] = "error"
-
-    def __post_init__(self) -> None:
-        check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
-
-
-JSON_LINES = TableLayout(format="jsonl", header=True, quoting=True, encoding="utf-8-sig")
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One row of a table."""
-
-    where: str
-    """File and line, such as `train.tsv:17` (Parquet, Excel, a JSON array: row, from 1)."""
-    values: dict[str | int, Any]
-    """Cells by column name, or by column number from 0 if the file has no header."""
-
-    @property
-    def line(self) -> str:
-        """Number of its first line."""
-        return self.where.rpartition(":")[2]
-
-
-def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = None) -> Iterator[Record]:
-    """Yield the rows of a CSV, TSV, JSON, Excel or Parquet file (`.gz` too, except the last two), without blank lines.
-
-    Args:
-        path: The file.
-        layout: How the file is parsed.
-        bad_rows: Collects rows with a wrong number of fields and lines that are not a JSON object; None makes them
-            errors.
-
-    Raises:
-        DataError: The file is missing, damaged or undecodable, its format is unknown, quotes are unbalanced, or a row
-            is invalid and invalid rows are errors. The message names the file and, where there is one, the line.
-    """
-    if not path.is_file():
-        raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the path.")
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    kind = FORMATS_BY_ENDING.get(ending) if layout.format == "auto" else layout.format
-    if kind is None:
-        raise DataError(f"{path}: the ending {ending!r} tells no format. Set it to {', '.join(get_args(TableFormat))}.")
-    if bad_rows is None:
-        errors = BadRows("error", option=None)
-        yield from (record for record in read_records(path, layout, errors) if not errors.num_errors)
-        errors.end()
-        return
-    if kind in ("parquet", "xlsx"):
-        is_sheet = kind == "xlsx"
-        yield from _named(path, _sheet(path), layout, bad_rows) if is_sheet else _parquet_records(path)
-        return
-    is_json = kind in ("json", "jsonl")
-    # newline="" leaves line ends inside quoted fields to the csv module.
-    newline = "" if layout.quoting and not is_json else "\n"
-    with opened_text(path, layout.encoding, newline=newline) as handle:
-        if is_json:
-            yield from _json_records(path, handle, bad_rows, by_lines=kind == "jsonl")
-        else:
-            separator = layout.separator or ("," if kind == "csv" else "\t")
-            lines = (
-                quoted_rows(handle, separator, where=str(path), hint=_QUOTES_HINT)
-                if layout.quoting
-                else unquoted_rows(handle, separator, layout.max_fields)
-            )
-            yield from _named(path, lines, layout, bad_rows)
-
-
-def parsed_records(
-    path: Path, layout: TableLayout, bad_rows: BadRows, parse: Callable[[Record], Parsed]
-) -> list[Parsed]:
-    """Parse the rows of a file; `parse` raises `BadRow` for an invalid one, with a message without its place."""
-    return parsed(read_records(path, layout, bad_rows), str(path), bad_rows, parse)
-
-
-def parsed(
-    records: Iterable[Record], source: str, bad_rows: BadRows, parse: Callable[[Record], Parsed]
-) -> list[Parsed]:
-    """Parse records of a source.
-
-    Raises:
-        DataError: A row is invalid and invalid rows are errors, or all rows are, which indicates a wrong configuration.
-    """
-    rows: list[Parsed] = []
-    last = None
-    for record in progress(records, description=f"reading {Path(source).name}, rows", is_brief=True):
-        try:
-            rows.append(parse(record))
-        except BadRow as bad:
-            problem = f"{source}:{record.line}: {bad}."
-            bad_rows.report(bad.reason, problem, bad.advice)
-            last = f"{problem} {bad.advice}"
-    if last is not None and not rows:
-        bad_rows.end()
-        raise DataError(f"{source}: no row can be used. The last one: {last}")
-    return rows
-
-
-def column_in(record: Record, column: str | int) -> str | int:
-    """Return a column as the record names it: a number may be a name of digits."""
-    return str(column) if isinstance(column, int) and column not in record.values else column
-
-
-def value_in(record: Record, column: str | int, option: str = "") -> Any:
-    """Return the value of a column; `option` is what names the column, for the message.
-
-    Raises:
-        BadRow: There is no such column.
-    """
-    column = column_in(record, column)
-    if column not in record.values:
-        existing = ", ".join(repr(name) for name in record.values) or "none"
-        named = f" ({option})" if option else ""
-        raise BadRow("missing_column", f"there is no column {column!r}{named}; the columns are {existing}")
-    return record.values[column]
-
-
-def _json_records(path: Path, handle: IO[str], bad_rows: BadRows, *, by_lines: bool) -> Iterator[Record]:
-    """Yield the rows of JSON Lines or of an array; `by_lines` expects lines, unless the file begins an array."""
-    rows = None
-    if not by_lines or handle.read(_PEEKED).lstrip("\ufeff \t\r\n").startswith("["):
-        handle.seek(0)
-        rows = _json_array(path, handle.read().removeprefix("\ufeff"))
-    handle.seek(0)
-    for number, each in enumerate(handle if rows is None else rows, start=1):
-        if rows is None and not (each := each.removeprefix("\ufeff").strip()):
-            continue
-        try:
-            values = json_object(each, is_line=rows is None)
-        except BadRow as bad:
-            bad_rows.report(bad.reason, f"{path}:{number}: {bad}.", bad.advice)
-            continue
-        yield from _by_sentences(Record(f"{path.name}:{number}", cast("dict[str | int, Any]", values)))
-
-
-def _by_sentences(record: Record) -> Iterator[Record]:
-    """Yield the row; of a document in the JSON of spaCy 2, a row for each sentence (`news.json:1.2`)."""
-    paragraphs = record.values.get("paragraphs")
-    try:
-        sentences = [each["tokens"] for paragraph in paragraphs or () for each in paragraph["sentences"]]
-        rows = [([token["orth"] for token in each], [token.get("ner") or "-" for token in each]) for each in sentences]
-    except (KeyError, TypeError, AttributeError):  # paragraphs of something else
-        rows = []
-    if not rows:
-        yield record
-    for number, (words, tags) in enumerate(rows, start=1):
-        yield Record(f"{record.where}.{number}", {"tokens": words, "ner": tags, "document": record.where})
-
-
-def _json_array(path: Path, content: str) -> list[Any] | None:
-    """Return the rows of a JSON file: its array, or that which its object has as `data` or `annotations`; None: the
-    file has a value a line."""
-    try:
-        whole = json.loads(content)
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            return None
-        raise DataError(f"{path}:{error.lineno} is not JSON ({error.msg}). Is the file whole?") from error
-    for key in ("data", "annotations"):
-        if isinstance(whole, dict) and isinstance(whole.get(key), list):
-            return cast("list[Any]", whole[key])
-    return whole if isinstance(whole, list) else [whole]
-
-
-def _parquet_records(path: Path) -> Iterator[Record]:
-    try:
-        batches = pq.ParquetFile(path).iter_batches()
-        for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
-            yield Record(f"{path.name}:{row}", values)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{path} is not a whole Parquet file ({error}). Copy it again.") from error
 
 
 def class_names_in(path: Path, column: str | int | None) -> list[str] | None:
@@ -254,68 +53,19 @@ def named_class(value: Any, names: list[str]) -> Any:
     return value if value is None else names[value] if 0 <= value < len(names) else None
 
 
-def _sheet(path: Path) -> list[tuple[int, int, list[Any]]]:
-    """Return the rows of the first sheet of an Excel file, numbered, without blank ones."""
-    try:
-        import pandas
-
-        cells = pandas.read_excel(path, header=None, dtype=object, keep_default_na=False).to_numpy().tolist()
-    except ImportError as error:
-        how = "Install both (pip install pandas openpyxl), or save the sheet as CSV."
-        raise DataError(f"{path}: .xlsx files are read by pandas and openpyxl ({error}). {how}") from error
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is not a whole .xlsx file ({error}). Save it again.") from error
-    return [(number, 1, row) for number, row in enumerate(cells, start=1) if any(cell != "" for cell in row)]
-
-
-def _named(
-    path: Path, lines: Iterable[tuple[int, int, list[Any]]], layout: TableLayout, bad_rows: BadRows
-) -> Iterator[Record]:
-    """Yield the rows of CSV, TSV and similar files. A quote that swallowed lines is an error even if invalid rows are
-    skipped, because the number of lost rows is unknown."""
-    names: list[str | int] | None = None
-    width: int | None = None
-    for line, num_lines, fields in lines:
-        if line == 1:
-            fields[0] = str(fields[0]).removeprefix("\ufeff")
-        if names is None and layout.header:
-            names = [str(field).strip() for field in fields]
-            check_header(str(path), line, names)
-            width = len(names)
-            continue
-        if layout.extra_fields == "ignore":
-            fields = fields[:width]
-        elif width is None:
-            width = len(fields)
-        if width is not None and len(fields) != width:
-            first = "the header" if layout.header else "the first row"
-            problem = f"{path}:{line} has {len(fields)} fields, {first} has {width}."
-            advice = _QUOTES_HINT if layout.quoting else "Fix the row."
-            # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
-            if num_lines > 1:
-                raise DataError(f"{problem} {advice}")
-            if len(fields) < width:
-                bad_rows.report("too_few_fields", problem, advice)
-            else:
-                advice += " extra_fields: ignore reads the first fields alone."
-                bad_rows.report("too_many_fields", problem, advice)
-            continue
-        yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
-
-
 ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Callable[[object], Label]]
 """Function from `label_pattern`, `label_separator` and a dataset's class names to the reader of labels, which
 raises `BadRow` for a cell that is none."""
 
 
 def _labelled(
-    records: Iterable[Record],
+    records: Iterable[TableRow],
     source: str,
     config: TableSourceConfig | HubSourceConfig,
     labels: Callable[[object], Label],
     bad_rows: BadRows,
 ) -> list[LabelledRow[Label]]:
-    def row(record: Record) -> LabelledRow[Label]:
+    def row(record: TableRow) -> LabelledRow[Label]:
         if (marks := getattr(config, "label_columns", None)) is not None:
             value: object = [str(column) for column in marks if _is_marked(record, column)]
         else:
@@ -332,17 +82,17 @@ def _labelled(
             group,
         )
 
-    return parsed(records, source, bad_rows, row)
+    return parsed_rows(records, source, bad_rows, row)
 
 
-def _is_marked(record: Record, column: str | int) -> bool:
+def _is_marked(record: TableRow, column: str | int) -> bool:
     mark = label_in(value := value_in(record, column, "source.label_columns"))
     if mark not in ("0", "1", "false", "true"):
         raise BadRow("no_mark", f"column {column!r} (source.label_columns) is {value!r}; expected 0, 1, true or false")
     return mark in ("1", "true")
 
 
-def _text(record: Record, column: str | int, option: str) -> str:
+def _text(record: TableRow, column: str | int, option: str) -> str:
     value = value_in(record, column, option)
     text = "" if value is None else text_in(value)
     # NaN, lists or booleans are mistakes and must not be trained on as text.
@@ -353,14 +103,14 @@ def _text(record: Record, column: str | int, option: str) -> str:
     return text
 
 
-def layout_of(config: TableSourceConfig) -> TableLayout:
+def table_layout(config: TableSourceConfig) -> TableLayout:
     """Return how the files of a table source are parsed."""
     return TableLayout(**{field.name: getattr(config, field.name) for field in dataclasses.fields(TableLayout)})
 
 
 def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label], bad_rows: BadRows) -> LabelledSplits[Label]:
     """Read the files of a table source."""
-    folder, layout = Path(config.path), layout_of(config)
+    folder, layout = Path(config.path), table_layout(config)
     if config.extra_tests and folder.is_file():
         raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
     pattern = None if config.label_pattern is None else re.compile(config.label_pattern)
@@ -386,7 +136,7 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label], bad_rows: 
             ) from error
         # With several labels per row, the feature is a list of class labels.
         names = class_names(data.features.to_dict().get(config.label_column, {}))
-        records = (Record(f"{split}:{number}", cast(Any, values)) for number, values in enumerate(data, start=1))
+        records = (TableRow(f"{split}:{number}", cast(Any, values)) for number, values in enumerate(data, start=1))
         return _labelled(records, f"{config.name}/{split}", config, read_labels(None, None, names), bad_rows)
 
     named = {"train": config.train_split, "dev": config.dev_split, "test": config.test_split}

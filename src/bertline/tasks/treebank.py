@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
+from bertline.corpus.lines import numbered_lines
 from bertline.foundation.errors import DataError
-from bertline.foundation.text_files import decoded_text
 
 CONLLU_WIDTH, CONLLU_WORD = 10, 1
 
@@ -57,9 +58,7 @@ def sentence_blocks(
     """Yield the document and the numbered lines of each sentence; None before the first mark of a document."""
     document: str | None = None
     block: list[tuple[int, str]] = []
-    # Only line feeds end a line: words may contain rarer separators.
-    for number, line in enumerate([*decoded_text(path, encoding).split("\n"), ""], start=1):
-        line = line.removesuffix("\r")
+    for number, line in chain(numbered_lines(path, encoding), [(0, "")]):
         comment = not block and is_comment(line)
         is_mark = line.startswith("-DOCSTART-") or (comment and line.startswith("# newdoc"))
         if block and (is_mark or not line.strip()):

@@ -58,7 +58,7 @@ def test_csv_cells_may_hold_lines_delimiters_and_words_that_look_like_nothing(fo
     [
         ("id,text,text\n1,a,b\n", r"a.csv:1: the header names 'text' twice"),
         ("id, text , text\n1,a,b\n", r"a.csv:1: the header names 'text' twice"),
-        ('id,text\n1,fine\n2,"swallows\n3,all\n4,of, these\n5,"x,y"\n6,b"\n', r"a.csv:3: .*corpus.quoting=false"),
+        ('id,text\n1,fine\n2,"swallows\n3,all\n4,of, these\n5,"x,y"\n6,b"\n', r"a.csv:3: .*set quoting to false"),
         ('id,text\n1,"over\ntwo",3\n', r"a.csv:2: 3 fields, .*in a row over 2 lines"),
         ("id;text\n1;a\n", r"a.csv:2: no column 'text'.*corpus.separator"),
     ],
@@ -97,7 +97,7 @@ def test_the_first_ten_bad_records_of_a_shard_are_named_with_their_number_and_on
     assert first == "12 rows are invalid; the first 10:"
     lines = [f"{folder / name}.{kind}:{2 * number + len(head)}: " for name in ("a", "b") for number in range(1, 7)]
     assert all(place.startswith(line) for place, line in zip(places, lines[:10], strict=True))
-    assert "corpus.on_undecodable=skip" in advice and "corpus.on_undecodable=skip" not in "".join(places)
+    assert "corpus.on_undecodable: skip" in advice and "corpus.on_undecodable: skip" not in "".join(places)
     (folder / f"b.{kind}").unlink()
     (folder / f"a.{kind}").write_bytes(b"\n".join([*head, fine]))
     assert len(list(read(config))) == 1
@@ -140,7 +140,7 @@ def test_a_row_that_cannot_be_used_is_left_out_alone_and_counted_with_its_line(
     line = 2 + bool(head)
     assert [one[:2] for one in dropped] == [(f"documents/{reason}", f"a.{kind}:{line}")]
     if reason != "no_text":
-        with pytest.raises(DataError, match=rf"a.{kind}:{line}: .*corpus.on_undecodable=skip"):
+        with pytest.raises(DataError, match=rf"a.{kind}:{line}: .*corpus.on_undecodable: skip"):
             list(read(table_config(kind)))
 
 
@@ -199,5 +199,5 @@ def test_a_large_file_is_cut_into_ranges_that_give_the_same_documents(
 
 def test_an_error_in_a_later_range_names_the_line_of_the_file(folder: Path, table_config: Make) -> None:
     (folder / "a.jsonl").write_text('{"text": "fine"}\n' * 300 + "not JSON\n")
-    with pytest.raises(DataError, match=r"a\.jsonl:301: not valid JSON"):
+    with pytest.raises(DataError, match=r"a\.jsonl:301: not JSON"):
         list(read(table_config("jsonl"), shard_bytes=1_000))

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import finetuning_inputs
+from bertline.corpus.tables import TableRow
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load_folder
@@ -25,7 +26,7 @@ from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, Predicting, predict_file
 from bertline.inference.pyfunc import ServedModel, ServingSettings
 from bertline.inference.row_files import PLAIN_LAYOUT, RowsOutput, widened_schema
-from bertline.tasks.table_source import Record, table_rows
+from bertline.tasks.table_source import table_rows
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
@@ -165,19 +166,19 @@ def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> Non
 _WHOLE = gzip.compress(b"the cat sat\n" * 999)
 _CORRUPT = _WHOLE[:10] + b"\xff" + _WHOLE[11:]
 BAD_INPUTS = {
-    "undecodable text": ("in.txt", b"the cat\nthe \xff\n", r"in\.txt:2 is not text in utf-8"),
+    "undecodable text": ("in.txt", b"the cat\nthe \xff\n", r"in\.txt:2: byte 0xff at character 5"),
     "undecodable table": ("in.csv", b"text\nthe\n\xff\n", r"in\.csv:3"),
     "missing column": ("in.jsonl", b'{"text": "a"}\n{"body": "a"}\n', r"in\.jsonl:2: no column 'text'; found body"),
     "null text": ("in.jsonl", b'{"text": "a"}\n\n{"text": null}\n', r"in\.jsonl:3: column 'text' is None"),
     "not json": ("in.jsonl", b'{"text": "a"}\n{"text"\n', r"in\.jsonl:2"),
-    "ragged csv": ("in.csv", b"text,n\na,1\nb\n", r"in\.csv:3 has 1 fields"),
+    "ragged csv": ("in.csv", b"text,n\na,1\nb\n", r"in\.csv:3: 1 fields"),
     "empty text": ("in.txt", b"\n\n", "has no rows"),
     "header alone": ("in.csv", b"text\n", "has no rows"),
     "half a character": ("in.jsonl", b'{"text": "a"}\n{"text": "a", "n": "\\ud800"}\n', r"in\.jsonl:2: .*half of"),
-    "corrupt gzip": ("in.txt.gz", _CORRUPT, r"in\.txt\.gz is not a whole gzip file"),
+    "corrupt gzip": ("in.txt.gz", _CORRUPT, r"in\.txt\.gz: the gzip data is torn"),
     "torn gzip": ("in.txt.gz", gzip.compress(b"the cat\n" * 400)[:-9], r"in\.txt\.gz"),
     "taken column": ("in.csv", b"text,predicted\na,b\n", "already has a column 'predicted'"),
-    "not parquet": ("in.parquet", b"PAR1", r"in\.parquet is not a whole Parquet file"),
+    "not parquet": ("in.parquet", b"PAR1", r"in\.parquet: not a readable Parquet file"),
     "unknown ending": ("in.docx", b"the cat", "the ending says no format"),
 }
 
@@ -255,7 +256,7 @@ def test_a_value_is_written_as_it_is_or_named(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "block.parquet"
-    records = [Record(f"in.jsonl:{number}", {**row}) for number, row in enumerate(rows, start=1)]
+    records = [TableRow(f"in.jsonl:{number}", {**row}) for number, row in enumerate(rows, start=1)]
     try:
         schema = widened_schema([record] for record in records)
         output = RowsOutput(path, tuple(schema.names), schema, escapes_formulas=False)

@@ -241,7 +241,7 @@ BAD = {
     "no_words": (row(0, summary="東京!"), "none of the letters a to z"),
     "number": (row(0, document=7), "neither a text nor a list of sentences"),
     "mixed_list": (row(0, summary=["a", 1]), "neither a text nor a list of sentences"),
-    "torn": ('{"document": ', "is not JSON"),
+    "torn": ('{"document": ', "not JSON"),
 }
 
 

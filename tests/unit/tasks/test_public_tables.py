@@ -8,11 +8,12 @@ from pathlib import Path
 import datasets
 import pytest
 
+from bertline.corpus.tables import TableLayout, read_records
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 from bertline.kinds.build import build_task
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
-from bertline.tasks.table_source import OneLabel, SeveralLabels, TableLayout, hub_rows, read_records, read_table
+from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows, read_table
 from shipped_tasks import shipped
 
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"

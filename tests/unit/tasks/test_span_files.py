@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.cli.task_arguments import GivenFiles, format_of, placed, task_of_files
+from bertline.corpus.tables import FORMATS_BY_ENDING, JSON_LINES, read_records
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.build import build_task
 from bertline.tasks.span_files import read_annotated
-from bertline.tasks.table_source import FORMATS_BY_ENDING, JSON_LINES, read_records
 from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task, validated
 

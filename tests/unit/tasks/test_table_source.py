@@ -17,17 +17,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bertline.corpus.tables import TableLayout, parsed_records, read_records
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
-from bertline.tasks.table_source import (
-    ANumber,
-    OneLabel,
-    SeveralLabels,
-    TableLayout,
-    parsed_records,
-    read_records,
-    table_rows,
-)
+from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, table_rows
 from shipped_tasks import shipped
 
 ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]
@@ -121,9 +114,9 @@ def damaged(tmp_path, name, content, **changes):
     [
         ("a.tsv", b'a\tb\n"open\tx\nnext\ty\n', 2, "quoting to false"),
         ("b.csv", b'a,b\n"x"y,z\n', 2, "quoting to false"),
-        ("c.csv", b"a,b\n1,2\n1,2,3\n", 3, "3 fields, the header has 2"),
-        ("d.csv", b"a,b\n1\n", 2, "1 fields, the header has 2"),
-        ("e.csv", b"a,b\n1,2\n1,\xe9\n", 3, "not text in utf-8"),
+        ("c.csv", b"a,b\n1,2\n1,2,3\n", 3, "3 fields, the header (a, b) has 2"),
+        ("d.csv", b"a,b\n1\n", 2, "1 fields, the header (a, b) has 2"),
+        ("e.csv", b"a,b\n1,2\n1,\xe9\n", 3, "byte 0xe9 at character 3 is not utf-8 text"),
         ("f.jsonl", b'{"a": 1}\n\n{"a": \n', 3, "not JSON"),
         ("g.jsonl", b'{}\n["a"]\n', 2, "JSON list"),
         ("i.json", b'[{"a": 1},\n{"a": 2}', 2, "Is the file whole?"),
@@ -139,7 +132,7 @@ def test_damage_is_named_with_its_line(tmp_path, name, content, line, says):
 
 def test_files_that_cannot_be_read_say_why(tmp_path):
     assert "csv, tsv, jsonl, json, xlsx, parquet" in damaged(tmp_path, "rows.txt", b"")
-    assert "gzip" in damaged(tmp_path, "rows.csv.gz", b"no gzip")
+    assert "the gzip data is torn" in damaged(tmp_path, "rows.csv.gz", gzip.compress(b"a,b\n" * 99)[:-9])
     assert "Parquet" in damaged(tmp_path, "rows.parquet", b"no parquet")
     assert "Python does not know" in damaged(tmp_path, "rows.csv", b"a\n", encoding="klingon")
     with pytest.raises(DataError, match="is not a file"):
@@ -162,7 +155,7 @@ def test_a_quote_that_swallows_rows_is_never_skipped_where_other_rows_are_not_we
         list(read_records(tmp_path / "a.tsv", layout(), BadRows("skip")))
     # Here the closing quote stands in another column, so the row has too many fields.
     (tmp_path / "b.tsv").write_bytes(b'a\tb\n"open\tx\nnext"\ty\tz\n')
-    with pytest.raises(DataError, match=r"b\.tsv:2 has 3 fields"):
+    with pytest.raises(DataError, match=r"b\.tsv:2: 3 fields"):
         list(read_records(tmp_path / "b.tsv", layout(), BadRows("skip")))
 
 

@@ -6,9 +6,6 @@ them if it has fewer; case and punctuation make no difference.
 Reference: Brown et al., "Language Models are Few-Shot Learners", 2020, appendix C (13-grams).
 """
 
-import csv
-import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -16,71 +13,56 @@ from typing import Any
 
 import numpy as np
 
-from bertline.corpus.files import TORN, Part, archive_kind, opened, without_compression
-from bertline.corpus.lines import MARKUP
+from bertline.corpus.document import Dropped
+from bertline.corpus.files import Part, naming
+from bertline.corpus.lines import MARKUP, read_lines
 from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, ngram_hashes, word_hashes
+from bertline.corpus.tables import TableLayout, format_by_name, rows_of_table
 from bertline.foundation.engine import Counts
 from bertline.foundation.errors import DataError
 
 NGRAM = 13
 MIN_WORDS = 4
 """Shorter passages, and rows of tasks, are not looked for: "yes, it is" stands in any corpus."""
-_LONGEST_CELL = 10_000_000
 _LINES_LOOKED_AT = 20
 _FILE = "needles.npz"
 _TYPES = (
-    "Name text in UTF-8 with a passage on each line, under any name, or .csv, .tsv, .jsonl, .json or .parquet; all but "
-    "Parquet may be compressed."
+    "Name text in UTF-8 with a passage on each line, under any name, or .csv, .tsv, .jsonl, .json, .xlsx or .parquet; "
+    "all but the last two may be compressed."
 )
 
 
 def passages(path: Path) -> Iterator[str]:
-    """Yield every text of a file, by its ending: cells of `.csv` and `.tsv`, strings inside `.jsonl`, `.json` and
-    `.parquet`, and the lines of a file with any other name, if it is text; each but Parquet also compressed.
+    """Yield every text of a file, by its ending: cells of a table, strings inside JSON, and the lines of a file with
+    any other name, if it is text.
 
     Raises:
         DataError: The file is missing, is not text, or damaged.
     """
-    name, part = without_compression(path.name), Part(str(path), path.name, size=0)
-    try:
-        if name.endswith(".parquet"):
-            import pyarrow.parquet as pq
-
-            for batch in pq.ParquetFile(path).iter_batches():
-                yield from _strings(batch.to_pylist())
-            return
-        with opened(part) as content, io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines:
-            if name.endswith((".csv", ".tsv")):
-                csv.field_size_limit(_LONGEST_CELL)
-                # Published TSV files have unbalanced quotes, which are characters there.
-                tabs = name.endswith(".tsv")
-                rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines)
-                yield from chain.from_iterable(rows)
-            elif name.endswith(".jsonl"):
-                for line in lines:
-                    yield from _strings(json.loads(line)) if line.strip() else ()
-            elif name.endswith(".json"):
-                yield from _strings(json.load(lines))
-            else:
-                yield from _lines_of_text(part, lines)
-    except UnicodeDecodeError as error:
-        raise DataError(f"corpus.decontaminate: {path} is not UTF-8 ({error}). {_TYPES}") from error
-    except (*TORN, OSError, ValueError, csv.Error) as error:
-        raise DataError(f"corpus.decontaminate: {path} cannot be read: {error}") from error
+    part, kind = Part(str(path), path.name, size=0), format_by_name(path.name)
+    rows: Iterable[tuple[int, Any] | Dropped]
+    if kind is None:
+        rows = _lines_of_text(part)
+    else:
+        # Published TSV files have unbalanced quotes, which are characters there.
+        layout = TableLayout(kind, header=False, quoting=kind != "tsv", encoding="utf-8", extra_fields="ignore")
+        rows = rows_of_table(part, layout, "fail")
+    with naming(str(path)):
+        for row in rows:
+            if not isinstance(row, Dropped):
+                yield from _strings(row[1])
+            elif row.fault is not None:
+                raise DataError(f"corpus.decontaminate: {row.fault[0]} {_TYPES}")
 
 
-def _lines_of_text(part: Part, lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines. Of archives and markup they would be names and tags instead of passages."""
-    if (kind := archive_kind(part)) is not None:
-        raise DataError(f"corpus.decontaminate: {part.path} is a {kind} archive, or built like one. {_TYPES}")
-    lines = iter(lines)
+def _lines_of_text(part: Part) -> Iterator[tuple[int, str] | Dropped]:
+    """Yield lines. Of markup they would be names and tags instead of passages."""
+    lines = read_lines(part, "utf-8", "fail")
     start = list(islice(lines, _LINES_LOOKED_AT))
-    if MARKUP.match("".join(start)):
+    if MARKUP.match("\n".join(line.text for line in start)):
         raise DataError(f"corpus.decontaminate: {part.path} is markup, whose tags would be taken for words. {_TYPES}")
-    for number, line in enumerate(chain(start, lines), start=1):
-        if "\0" in line:
-            raise DataError(f"corpus.decontaminate: {part.path}:{number} has a NUL byte, and text has none. {_TYPES}")
-        yield line
+    for line in chain(start, lines):
+        yield line if isinstance(line, Dropped) else (line.number, line.text)
 
 
 def _strings(value: Any) -> Iterator[str]:

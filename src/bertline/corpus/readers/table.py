@@ -5,35 +5,23 @@ Of Parquet files, only the needed columns are read, in batches. Datasets of the 
 library, without a copy in a cache; saved ones (`save_to_disk`, or a folder of Parquet files) are mapped.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal
-
-import fsspec
-import pyarrow.parquet as pq
+from typing import ClassVar, Literal
 
 from bertline.corpus import files
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.lines import read_lines
 from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings, valid
+from bertline.corpus.tables import NumberedRow, TableLayout, check_delimiting, parquet_file, rows_of_table
 from bertline.foundation.bad_rows import BadRows
-from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
-_PARQUET_BATCH_ROWS = 1_000
-_PARQUET_BUFFER_BYTES = 1 << 20
 _SHOWN_COLUMNS = 20
 """Maximum number of column names in a message."""
-_QUOTES = (
-    "If the file has quotes that do not pair up, set corpus.quoting=false, which takes them as text; else fix them."
-)
-Row = tuple[int, Mapping[str, Any]]
-"""Number and values by column."""
 Where = Callable[[int], str]
 
 
@@ -56,11 +44,12 @@ class RowsReader(ReadingSettings):
 
     def bad_row(self, place: str, problem: str, dropped: Dropped) -> Dropped:
         """Return what is left out for a row that cannot be used."""
-        advice = "Fix it, or set corpus.on_undecodable=skip to count such rows."
-        fails = (f"{place}: {problem}.", advice) if self.on_undecodable == "fail" else None
+        fails = (f"{place}: {problem}.", "Fix the row.") if self.on_undecodable == "fail" else None
         return dropped._replace(note=problem, fault=fails)
 
-    def documents(self, rows: Iterable[Row | Dropped], label: str, where: Where) -> Iterator[SourceDocument | Dropped]:
+    def documents(
+        self, rows: Iterable[NumberedRow | Dropped], label: str, where: Where
+    ) -> Iterator[SourceDocument | Dropped]:
         """Convert numbered rows to documents, whose ids begin with a label; a row without text is left out."""
         is_first = True
         for item in rows:
@@ -114,8 +103,7 @@ class TableReader(RowsReader, FilesReader):
             raise ValueError(f"encoding is {self.encoding!r}, but Parquet holds its own; leave it out")
         if self.kind != "csv" and (self.separator is not None or not self.quoting):
             raise ValueError(f"separator and quoting are for kind: csv, found kind: {self.kind}; leave them out")
-        if self.separator is not None and len(self.separator) != 1:
-            raise ValueError(f"separator must be one character, found {self.separator!r}")
+        check_delimiting(self.separator, None, quoting=self.quoting)
 
     @property
     def endings(self) -> tuple[str, ...]:
@@ -132,85 +120,26 @@ class TableReader(RowsReader, FilesReader):
 
     def read_part(self, part: files.Part) -> Iterator[SourceDocument | Dropped]:
         """See `FilesReader.read_part`."""
-        read = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}[self.kind]
+        is_tab = files.without_compression(part.name).endswith(".tsv")
+        layout = TableLayout(
+            format="tsv" if self.kind == "csv" and is_tab else self.kind,
+            header=True,
+            quoting=self.quoting,
+            encoding=self.encoding,
+            separator=self.separator,
+        )
         in_lines = self.kind != "parquet"
 
         def where(number: int) -> str:
             return f"{part.path}:{(files.lines_before(part) if in_lines else 0) + number}"
 
-        yield from self.documents(read(part, self), f"{part.label}:", where)
-
-
-def _read_jsonl(part: files.Part, config: TableReader) -> Iterator[Row | Dropped]:
-    for line in read_lines(part, config.encoding, config.on_undecodable):
-        if isinstance(line, Dropped):
-            yield line
-            continue
-        name = f"{part.label}:{line.number}"
-        if line.undecodable:
-            yield Dropped("documents/undecodable", name, line.text)
-            continue
-        if not line.text.strip():
-            continue
-        try:
-            row = json.loads(line.text)
-            found_instead = "" if isinstance(row, dict) else f", found {type(row).__name__} {line.text[:60]!r}"
-            problem = found_instead and f"expected a JSON object with the key {config.text_column!r}{found_instead}"
-        except (ValueError, RecursionError) as error:
-            problem = f"not valid JSON ({error}). A JSONL file has one object per line; found {line.text[:60]!r}"
-        if problem:
-            place = f"{part.path}:{files.lines_before(part) + line.number}"
-            yield config.bad_row(place, problem, Dropped("documents/not_json", name, line.text))
-        else:
-            yield line.number, row
-
-
-def _read_csv(part: files.Part, config: TableReader) -> Iterator[Row | Dropped]:
-    undecodable = False  # whether a line of the current record is
-    waiting: list[Dropped] = []
-
-    def texts() -> Iterator[str]:
-        nonlocal undecodable
-        for line in read_lines(part, config.encoding, config.on_undecodable):
-            if isinstance(line, Dropped):
-                waiting.append(line)
-                continue
-            undecodable = undecodable or line.undecodable
-            # A line that is too long comes empty, and an empty one would be no record that can be counted.
-            yield (line.text or ("\ufffd" if line.undecodable else "")) + "\n"
-
-    separator = config.separator or ("\t" if files.without_compression(part.name).endswith(".tsv") else ",")
-    rows = (
-        quoted_rows(texts(), separator, where=part.path, hint=_QUOTES)
-        if config.quoting
-        else unquoted_rows(texts(), separator)
-    )
-    header: list[str] | None = None
-    for number, num_lines, cells in rows:
-        yield from waiting
-        waiting.clear()
-        name, text = f"{part.label}:{number}", separator.join(cells)
-        if header is None:
-            header = [column.strip() for column in cells]
-            check_header(part.path, number, header)
-        elif undecodable:
-            yield Dropped("documents/undecodable", name, text)
-        elif len(cells) == len(header):
-            yield number, dict(zip(header, cells, strict=True))
-        else:
-            named = ", ".join(header[:_SHOWN_COLUMNS])
-            problem = f"{len(cells)} fields, but the header has {len(header)} ({named})"
-            if num_lines > 1:  # a quote that does not pair up, which may have swallowed valid rows
-                raise DataError(f"{part.path}:{number}: {problem}, in a row over {num_lines} lines. {_QUOTES}")
-            problem += ": a separator or quote in the text is not quoted, or corpus.separator is another"
-            yield config.bad_row(f"{part.path}:{number}", problem, Dropped("documents/wrong_width", name, text))
-        undecodable = False
-    yield from waiting
+        rows = rows_of_table(part, layout, self.on_undecodable, [*self.columns.values()])
+        yield from self.documents(rows, f"{part.label}:", where)
 
 
 def _row_group_ranges(part: files.Part, range_bytes: int) -> list[files.Part]:
     try:
-        with _parquet(part) as table:
+        with parquet_file(part) as table:
             sizes = [table.metadata.row_group(group).total_byte_size for group in range(table.num_row_groups)]
     except Exception:  # reading it says what is wrong, or leaves it out
         return [part]
@@ -222,30 +151,6 @@ def _row_group_ranges(part: files.Part, range_bytes: int) -> list[files.Part]:
             ranges.append(replace(part, start=start, stop=group, range_bytes=round(gathered)))
             start, gathered = group, 0.0
     return ranges
-
-
-def _parquet(part: files.Part) -> pq.ParquetFile:
-    # Not mapped into memory, where a file that shrinks would end the process; a page at a time, not a row group.
-    source = fsspec.open(part.path, "rb").open() if "://" in part.path else part.path
-    return pq.ParquetFile(source, memory_map=False, buffer_size=_PARQUET_BUFFER_BYTES)
-
-
-def _read_parquet(part: files.Part, config: TableReader) -> Iterator[Row | Dropped]:
-    number = 0
-    try:
-        with _parquet(part) as table:
-            wanted = list(config.columns.values())
-            columns = wanted if set(wanted) <= set(table.schema_arrow.names) else None
-            stop = table.num_row_groups if part.stop is None else part.stop
-            for group in range(part.start, stop):  # one by one, so that a damaged one leaves those before it
-                for batch in table.iter_batches(_PARQUET_BATCH_ROWS, [group], columns, use_threads=False):
-                    for row in batch.to_pylist():
-                        number += 1
-                        yield number, row
-    except Exception as error:  # damaged data raises exceptions of Arrow, of the file and of what decodes values
-        behind = f" of row group {part.start}" if part.start else ""
-        problem = f"not a readable Parquet file from row {number + 1}{behind} on ({type(error).__name__}: {error})"
-        yield files.fault(part, config.on_undecodable, "files/torn", problem, "Copy or write it again")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -304,7 +209,7 @@ class HubReader(RowsReader, CorpusReader):
             else:
                 chosen = rows.shard(rows.num_shards, part.start)
             numbered = enumerate(chosen, start=1)
-            bad_rows = BadRows("error", option=None)
+            bad_rows = BadRows("error", option="corpus.on_undecodable")
             for item in self.documents(numbered, f"{part.label}:", lambda number: f"{self._where}, row {number}"):
                 yield from valid(item, bad_rows)
             bad_rows.end()
