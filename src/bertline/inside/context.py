@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from bertline.corpus.files import paragraphs_of
+from bertline.corpus.lines import numbered_lines
 from bertline.corpus.sentences.learned import split_sentences
 from bertline.corpus.storage import read_documents
 from bertline.encoding.sequences import Sequences, assemble, encode_texts, scoring_batches
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
-from bertline.foundation.text_files import numbered_lines
 from bertline.inference.model import LoadedModel, directions
 from bertline.tokenization.vocabulary import MASK
 
