@@ -1,4 +1,4 @@
-"""Optimizers that can skip a step: their base class, Muon, and that of BERT's reference code; and when they do.
+"""Muon, the optimizer of BERT's reference code, and what all have in common: clipping, and when a step is skipped.
 
 `torch.optim.Muon` is not used: it treats fused query, key and value as one matrix, updates the matrices one by one, and
 always computes in bf16, which a CPU without bf16 instructions emulates.
@@ -7,8 +7,7 @@ always computes in bf16, which a CPU without bf16 instructions emulates.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -24,93 +23,7 @@ _QUINTIC = (3.4445, -4.7750, 2.0315)
 _NUM_ITERATIONS = 5
 
 
-class GroupwiseOptimizer(torch.optim.Optimizer):
-    """Optimizer that updates a group of weights at a time and can skip a step without synchronizing with the device.
-
-    A skipped step leaves weights and state unchanged (up to the sign of a zero) without a copy of them: the gradients
-    become zeros, and each factor that would still change a tensor is 1, or 0 where it scales an update (Muon
-    would follow the old averages at full size). In other steps, these operations change no bit.
-    """
-
-    found_inf: Tensor | None = None
-    """Scalar on the device of the weights: the next step is skipped unless it is zero. None: the step is taken.
-    PyTorch's fused optimizers have an attribute of this name and meaning."""
-    _taken: Tensor | None = None
-    """Within a step: 1.0 on the device, 0.0 in a skipped step; None if the step is certainly taken."""
-    _skipped: Tensor | None = None
-    """One minus `_taken`."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """Take one step with the gradients of the weights; a weight without one is not changed."""
-        with torch.enable_grad():
-            result = None if closure is None else closure()
-        groups = []
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            for weight in weights:
-                if not self.state[weight]:
-                    self.state[weight].update(self._first_state(group, weight))
-            if weights:
-                groups.append((group, weights))
-        self._taken = self._skipped = None
-        if self.found_inf is not None:
-            self._skipped = (self.found_inf != 0).float()
-            self._taken = 1 - self._skipped
-            _zero_unless(self._taken, [weight.grad for _, weights in groups for weight in weights])
-        self._update_all(groups)
-        return result
-
-    def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
-        """Update the given weights of each group."""
-        for group, weights in groups:
-            self._update(group, weights)
-
-    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
-        """Return the optimizer state of a weight of the group before its first step: Adam's averages."""
-        return {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
-
-    @abstractmethod
-    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        """Update the given weights of the group, each of which has a gradient and a state."""
-
-    def _averages(self, group: dict[str, Any], weights: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Update Adam's averages of the gradients and of their squares, and return both."""
-        averages, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
-        gradients = [weight.grad for weight in weights]
-        beta1, beta2 = group["betas"]
-        if self._taken is None:
-            torch._foreach_lerp_(averages, gradients, 1 - beta1)
-        else:
-            rate = self._taken * (1 - beta1)
-            for average, gradient in zip(averages, gradients, strict=True):
-                average.lerp_(gradient, rate)
-        torch._foreach_mul_(squares, self._one_if_skipped(beta2))
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        return averages, squares
-
-    def _one_if_skipped(self, factor: float) -> Tensor | float:
-        """Return a factor, or 1 in a skipped step."""
-        return factor if self._taken is None else self._taken * factor + self._skipped
-
-    def _zero_if_skipped(self, updates: Sequence[Tensor]) -> None:
-        """Multiply updates in place by 0 in a skipped step."""
-        if self._taken is not None:
-            torch._foreach_mul_(updates, self._taken)
-
-
-def _zero_unless(taken: Tensor, gradients: Sequence[Tensor | None]) -> None:
-    """Replace gradients by zeros unless `taken` is 1: as integers, because 0 times NaN is NaN."""
-    by_dtype: dict[torch.dtype, list[Tensor]] = {}
-    for gradient in gradients:
-        if gradient is not None:
-            bits = _BITS[gradient.element_size()]
-            by_dtype.setdefault(bits, []).append(gradient.view(bits))
-    for dtype, numbers in by_dtype.items():
-        torch._foreach_mul_(numbers, taken.to(dtype))
-
-
-class AdamWithoutBiasCorrection(GroupwiseOptimizer):
+class AdamWithoutBiasCorrection(torch.optim.Optimizer):
     """AdamW without bias correction, as google-research/bert `optimization.py` has it, to reproduce old results.
 
     The first steps are too long by a factor of up to (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small
@@ -120,18 +33,52 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
-    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        averages, squares = self._averages(group, weights)
-        updates = torch._foreach_sqrt(squares)
-        torch._foreach_add_(updates, group["eps"])
-        updates = torch._foreach_div(averages, updates)
-        torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
-        self._zero_if_skipped(updates)
-        torch._foreach_add_(weights, updates, alpha=-group["lr"])
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Take one step with the gradients of the weights; a weight without one is not changed."""
+        with torch.enable_grad():
+            result = None if closure is None else closure()
+        for group, weights in _with_gradients(self, lambda group, weight: _averages(weight)):
+            gradients = [weight.grad for weight in weights]
+            averages, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
+            beta1, beta2 = group["betas"]
+            torch._foreach_lerp_(averages, gradients, 1 - beta1)
+            torch._foreach_mul_(squares, beta2)
+            torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+            updates = torch._foreach_sqrt(squares)
+            torch._foreach_add_(updates, group["eps"])
+            updates = torch._foreach_div(averages, updates)
+            torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
+            torch._foreach_add_(weights, updates, alpha=-group["lr"])
+        return result
 
 
-class Muon(GroupwiseOptimizer):
+def _with_gradients(
+    optimizer: torch.optim.Optimizer, first_state: Callable[[dict[str, Any], Tensor], dict[str, Any]]
+) -> list[tuple[dict[str, Any], list[Tensor]]]:
+    """Return the groups with their weights that have a gradient, each with a state, made before its first step."""
+    groups = []
+    for group in optimizer.param_groups:
+        weights = [weight for weight in group["params"] if weight.grad is not None]
+        for weight in weights:
+            if not optimizer.state[weight]:
+                optimizer.state[weight].update(first_state(group, weight))
+        if weights:
+            groups.append((group, weights))
+    return groups
+
+
+def _averages(weight: Tensor) -> dict[str, Any]:
+    """Return Adam's averages of gradients and of their squares before the first step."""
+    return {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+
+
+class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum for `orthogonal` groups, AdamW for the others. Nothing is read back from the device.
+
+    A skipped step leaves weights and state unchanged (up to the sign of a zero) without a copy of them: the gradients
+    become zeros, and each factor that would still change a tensor is 1, or 0 where it scales an update (it would follow
+    the old averages at full size). In other steps, these operations change no bit.
 
     Args:
         params: Parameter groups with `weight_decay` and `orthogonal`; orthogonal ones also have `num_matrices`, the
@@ -148,24 +95,42 @@ class Muon(GroupwiseOptimizer):
         defaults = {"lr": lr, "momentum": momentum, "betas": betas, "eps": eps, "weight_decay": 0.0}
         super().__init__(params, defaults)
         self._dtype = dtype
+        self.found_inf: Tensor | None = None
+        """Scalar on the device of the weights: the next step is skipped unless it is zero. None: the step is taken.
+        PyTorch's fused optimizers have an attribute of this name and meaning."""
+        # Within a step, on the device: 1.0, or 0.0 in a skipped step; None if the step is certainly taken.
+        self._taken: Tensor | None = None
 
-    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
-        if group["orthogonal"]:
-            return {"momentum_buffer": torch.zeros_like(weight)}
-        step = torch.zeros((), device=weight.device)  # there, because the fused kernel can skip a step
-        return {"step": step, **super()._first_state(group, weight)}
-
-    def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Take one step with the gradients of the weights; a weight without one is not changed."""
+        with torch.enable_grad():
+            result = None if closure is None else closure()
+        groups = _with_gradients(self, self._first_state)
+        self._taken = None
+        if self.found_inf is not None:
+            self._taken = 1 - (self.found_inf != 0).float()
+            _zero_unless(self._taken, [weight.grad for _, weights in groups for weight in weights])
         by_shape: dict[torch.Size, list[_Matrix]] = {}
         for group, weights in groups:
             if group["orthogonal"]:
                 for matrix in self._matrices(group, weights):
                     by_shape.setdefault(matrix.direction.shape, []).append(matrix)
             else:
-                self._update(group, weights)
+                self._update_by_adamw(group, weights)
         # Matrices of equal shape are updated together, across groups: a few large products cost less than many small.
         for matrices in by_shape.values():
             _update_by_muon(matrices, self._dtype, self._taken)
+        return result
+
+    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
+        if group["orthogonal"]:
+            return {"momentum_buffer": torch.zeros_like(weight)}
+        step = torch.zeros((), device=weight.device)  # there, because the fused kernel can skip a step
+        return {"step": step, **_averages(weight)}
+
+    def _one_if_skipped(self, factor: float) -> Tensor | float:
+        return factor if self._taken is None else self._taken * factor + (1 - self._taken)
 
     def _matrices(self, group: dict[str, Any], weights: list[Tensor]) -> Iterator[_Matrix]:
         """Add the gradients to the momentum, apply weight decay and yield each matrix with its direction."""
@@ -182,7 +147,7 @@ class Muon(GroupwiseOptimizer):
             for matrix, part in zip(weight.split(rows), direction.split(rows), strict=True):
                 yield _Matrix(matrix, part, rate) if rows <= columns else _Matrix(matrix.mT, part.mT, rate)
 
-    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+    def _update_by_adamw(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         states = [self.state[weight] for weight in weights]
         beta1, beta2 = group["betas"]
         adamw(
@@ -192,7 +157,7 @@ class Muon(GroupwiseOptimizer):
             [],
             [state["step"] for state in states],
             fused=True,
-            found_inf=self._skipped,
+            found_inf=None if self._taken is None else 1 - self._taken,
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
@@ -212,6 +177,17 @@ class _Matrix(NamedTuple):
     """Nesterov momentum, to be orthogonalised."""
     rate: float
     """Step size for an update with singular values of one."""
+
+
+def _zero_unless(taken: Tensor, gradients: Iterable[Tensor | None]) -> None:
+    """Replace gradients by zeros unless `taken` is 1: as integers, because 0 times NaN is NaN."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for gradient in gradients:
+        if gradient is not None:
+            bits = _BITS[gradient.element_size()]
+            by_dtype.setdefault(bits, []).append(gradient.view(bits))
+    for dtype, numbers in by_dtype.items():
+        torch._foreach_mul_(numbers, taken.to(dtype))
 
 
 def _update_by_muon(matrices: list[_Matrix], dtype: torch.dtype, taken: Tensor | None) -> None:
@@ -257,8 +233,8 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
     nothing is read back. AdamW (PyTorch's fused kernels take `found_inf`, made for loss scaling) and Muon's AdamW do
     not count a skipped step in their bias correction.
     """
-    if not (isinstance(optimizer, GroupwiseOptimizer) or optimizer.defaults.get("fused")):
-        raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it is neither bertline's own nor fused")
+    if not (hasattr(optimizer, "found_inf") or optimizer.defaults.get("fused")):
+        raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it has no found_inf and is not fused")
     is_bad = grad_norm.lt(math.inf).logical_not()  # NaN is not less than anything
     # On the CPU there is nothing to wait for, and a good step need not be guarded.
     taken = is_bad.device.type == "cpu" and not is_bad

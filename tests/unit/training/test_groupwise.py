@@ -10,22 +10,11 @@ import tiny
 from bertline.foundation.validation import validate
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.training.groupwise import AdamWithoutBiasCorrection, all_finite, clip_gradients, skip_unless_finite
+from bertline.training.groupwise import all_finite, clip_gradients, skip_unless_finite
 from bertline.training.optimizers import OptimizerConfig
 from pretraining_inputs import OPTIMIZERS
 
-
-class WithoutCorrection:
-    """The optimizer of BERT's reference code, which fine-tuning may use."""
-
-    kind = "without_correction"
-
-    def build(self, model: nn.Module) -> AdamWithoutBiasCorrection:
-        groups = [{"params": list(model.parameters()), "weight_decay": 0.1}]
-        return AdamWithoutBiasCorrection(groups, lr=1e-2, betas=(0.9, 0.98), eps=1e-6)
-
-
-ALL = [*(validate(OptimizerConfig, settings) for settings in OPTIMIZERS.values()), WithoutCorrection()]
+ALL = [validate(OptimizerConfig, settings) for settings in OPTIMIZERS.values()]
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class OptimizerSettings(Checked, ABC):
 
         Matrices have weight decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
         `exclude_from_weight_decay`. A group may have a `rate_factor`, which multiplies its learning rate. The optimizer
-        must be able to skip a step: it is one of PyTorch's, fused, or a `GroupwiseOptimizer`.
+        must be able to skip a step: it is one of PyTorch's, fused, or has their `found_inf`, as `Muon`.
         """
 
 
