@@ -63,7 +63,6 @@ class BaselineInputs:
 
     @property
     def scored(self) -> dict[SplitName, Any]:
-        """Rows of dev and of every test split."""
         return {"dev": self.dev, **self.tests}
 
     def best(self, choices: Iterable[Choice], predicted: Callable[[Choice], Any]) -> Choice:

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import ComplementNB
 from sklearn.svm import LinearSVC
 
-from bertline.baselines.base import Baseline, BaselineInputs, dev_score
+from bertline.baselines.base import Baseline, BaselineInputs
 from bertline.linear.features import RowFeatures, WindowFeatures
 from bertline.linear.model import (
     Features,
@@ -47,7 +47,6 @@ class LinearModel:
     count."""
 
     def settings(self) -> dict[str, float | str]:
-        """Return the settings for display."""
         if self.kind == "ridge":
             return {"penalty": self.strength}
         return {"model": self.kind, "alpha" if self.kind == "complement_naive_bayes" else "c": self.strength}
@@ -190,8 +189,7 @@ def tagged_by(
     kind, dev, tests = given.kind, given.dev, given.tests
     reached = np.cumsum([len(words) for words in given.train.words])
     train = given.train.first(max(1, int(np.searchsorted(reached, most_words, side="right"))))
-    numbers = {label: number for number, label in enumerate(kind.labels)}
-    gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
+    gold = np.concatenate(kind.gold(train))
     if len(np.unique(gold)) < 2:
         return []
     several = [train, dev, *tests.values()]
@@ -199,9 +197,8 @@ def tagged_by(
     nearest_first = sorted(thresholds, key=lambda value: (abs(value), value))
     fitted = {model: model.fitted(of_train, gold, len(kind.labels)) for model in models}
     on_dev = {model: weights.margins(of_dev) for model, weights in fitted.items()}
-    model, threshold = max(
-        ((model, threshold) for model in models for threshold in nearest_first),
-        key=lambda choice: dev_score(kind, dev, tags_by_margins(dev, on_dev[choice[0]], choice[1])),
+    model, threshold = given.best(
+        itertools.product(models, nearest_first), lambda choice: tags_by_margins(dev, on_dev[choice[0]], choice[1])
     )
     predictions = {
         split: tags_by_margins(rows, fitted[model].margins(found), threshold)

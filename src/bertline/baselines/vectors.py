@@ -15,10 +15,10 @@ from sklearn.decomposition import PCA
 from bertline.baselines.base import Baseline, BaselineInputs
 from bertline.baselines.linear import Grid, LinearModel, linear_baseline, tagged_by, window_tagger
 from bertline.encoders.loading import load_encoder
-from bertline.encoding.sequences import assemble, encode_texts, scoring_batches
+from bertline.encoding.sequences import encode_texts, padded_sequences, scoring_batches, unit
 from bertline.encoding.word_windows import encode_words, token_ids_of_words, word_means
-from bertline.linear.features import TITLES as UNIT_TITLES
 from bertline.linear.features import (
+    UNIT_TITLES,
     UNITS,
     NgramFeatures,
     PairFeatures,
@@ -47,8 +47,8 @@ _SMOOTHING = 1e-3
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 Name = Literal["frozen_encoder", "static_embeddings"]
-NAMES: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
-TITLES: dict[Name, tuple[str, str, str]] = {
+VECTOR_NAMES: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
+VECTOR_TITLES: dict[Name, tuple[str, str, str]] = {
     "frozen_encoder": ("pooling", "frozen encoder", "frozen encoder, cosine"),
     "static_embeddings": ("weights", "static embeddings", "static embeddings, cosine"),
 }
@@ -159,7 +159,7 @@ class FrozenEncoder:
     def _alone(self, ids: NDArray[np.int64]) -> Vectors:
         """Return the encoder's mean output [N, H] for each token by itself."""
         tokens = [self.tokenizer.single.sequence([token]) for token in ids.tolist()]
-        return self._run(assemble(tokens, [len(tokens[0])] * len(ids), pad_id=self.tokenizer.pad_id))[:, 0]
+        return self._run(padded_sequences(tokens, [len(tokens[0])] * len(ids), pad_id=self.tokenizer.pad_id))[:, 0]
 
     def _pooled(self, texts: Sequence[str]) -> Vectors:
         """Return [N, 2, H]: the mean over a text's tokens, and the vector of [CLS]."""
@@ -241,9 +241,9 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
     if given.train.text_pairs is not None:
         read = given.train.first(MOST_PAIRS)
         made.append(fitted("pair_features", f"what the two texts share, {of_others}", read, of_overlap))
-    for name in NAMES if given.encoder is not None else ():
+    for name in VECTOR_NAMES if given.encoder is not None else ():
         read = given.train.first(MOST_ROWS)
-        setting, title, _ = TITLES[name]
+        setting, title, _ = VECTOR_TITLES[name]
         made.append(fitted(name, f"{title}, {of_others}", read, of_vectors(name), models.vector_setting or setting))
     return made
 
@@ -284,7 +284,7 @@ def tagging_baselines(
         unknown: Returns the label of words that train does not have, from how often each word of train has each label.
     """
     made = [_most_frequent_tag(given, unknown), *window_tagger(given, **thresholds)]
-    for name in NAMES if given.encoder is not None else ():
+    for name in VECTOR_NAMES if given.encoder is not None else ():
         made += tagging_baseline(name, given, **thresholds)
     return made
 
@@ -292,10 +292,9 @@ def tagging_baselines(
 def _most_frequent_tag(given: BaselineInputs, unknown: Callable[[Sequence[Counter[int]]], int]) -> Baseline:
     """Give a word the tag that it has most often in train, in this spelling; among equals, that of the first label."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)
-    numbers = {label: number for number, label in enumerate(given.kind.labels)}
-    for words, tags in zip(given.train.words, given.train.tags, strict=True):
-        for word, tag in zip(words, tags, strict=True):
-            counts[word][numbers[tag]] += 1
+    for words, labels in zip(given.train.words, given.kind.gold(given.train), strict=True):
+        for word, label in zip(words, labels.tolist(), strict=True):
+            counts[word][label] += 1
     known = {word: most_frequent(found) for word, found in counts.items()}
     of_unknown = unknown([*counts.values()])
 
@@ -329,8 +328,27 @@ def tagging_baseline(name: Name, given: BaselineInputs, *, thresholds: Sequence[
             each *= scale
         return found
 
-    title = f"{TITLES[name][1]}, logistic regression"
+    title = f"{VECTOR_TITLES[name][1]}, logistic regression"
     return tagged_by(given, name, title, features, MODELS, thresholds, most_words=_MOST_WORDS)
+
+
+def rankings_by_vectors(
+    given: BaselineInputs, ranked: Callable[[TextVectors, Sequence[Any]], Sequence[Any]]
+) -> list[Baseline]:
+    """Return rankings by the cosine of vectors, of tokens and of texts, whose settings dev chooses.
+
+    Args:
+        ranked: Returns the predictions for several lists of rows from a function from texts to vectors.
+    """
+
+    def ranking(name: Name) -> Baseline:
+        setting, _, title = VECTOR_TITLES[name]
+        choices = choices_of(name, given, given.train)
+        best = given.best(choices, lambda option: ranked(choices[option], [given.dev])[0])
+        predictions = dict(zip(given.scored, ranked(choices[best], [*given.scored.values()]), strict=True))
+        return Baseline(name=name, title=title, predictions=predictions, settings={setting: best})
+
+    return [ranking(name) for name in VECTOR_NAMES if given.encoder is not None]
 
 
 def choices_of(name: Name, given: BaselineInputs, train: Any) -> dict[str, TextVectors]:
@@ -353,8 +371,3 @@ def _with_neighbours(vectors: Vectors, lengths: Sequence[int]) -> Vectors:
     before[1:] = vectors[:-1] * same_row
     after[:-1] = vectors[1:] * same_row
     return np.concatenate([before, vectors, after], axis=1)
-
-
-def unit(vectors: Vectors) -> Vectors:
-    """Return vectors of length 1."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

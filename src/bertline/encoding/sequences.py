@@ -52,7 +52,6 @@ class Sequences:
         return len(self.lengths)
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Sequences:
-        """Return the sequences at `indices`, in that order."""
         chosen = np.asarray(indices, dtype=np.int64)
         return Sequences(self.input_ids[chosen], self.token_type_ids[chosen], self.lengths[chosen], self.cut[chosen])
 
@@ -78,7 +77,7 @@ def padded(rows: Sequence[Any], value: int, *, least: int = 0, dtype: type[Any] 
     return array
 
 
-def assemble(
+def padded_sequences(
     sequences: Sequence[Any], first_lengths: Sequence[int], *, pad_id: int, cut: Sequence[bool] | None = None
 ) -> Sequences:
     """Pad complete sequences, special tokens included, to one array.
@@ -106,7 +105,7 @@ def encode_texts(
     layout = tokenizer.single if text_pairs is None else tokenizer.pair
     room = layout.room(max_length)
 
-    def parts() -> Iterator[Part]:
+    def parts() -> Iterator[SegmentPair]:
         for first, second in _token_ids(texts, text_pairs, tokenizer):
             if second is None:
                 yield first[:room], None, len(first) > room
@@ -117,7 +116,7 @@ def encode_texts(
     return assembled(parts(), tokenizer)
 
 
-Part = tuple[list[int], list[int] | None, bool]
+SegmentPair = tuple[list[int], list[int] | None, bool]
 """Tokens of the first and of the second segment of a sequence, and whether tokens of the texts are missing."""
 
 
@@ -129,7 +128,7 @@ def _token_ids(
     return zip(first, second, strict=text_pairs is not None)
 
 
-def assembled(parts: Iterable[Part], tokenizer: Tokenizer) -> Sequences:
+def assembled(parts: Iterable[SegmentPair], tokenizer: Tokenizer) -> Sequences:
     """Assemble sequences in the tokenizer's layout of one text or of two."""
     sequences, first_lengths, was_cut = [], [], []
     for first, second, is_cut in parts:
@@ -138,32 +137,7 @@ def assembled(parts: Iterable[Part], tokenizer: Tokenizer) -> Sequences:
         sequences.append(np.array(layout.sequence(first, second or ()), dtype=np.int32))
         first_lengths.append(layout.first_length(len(first), len(second or ())))
         was_cut.append(is_cut)
-    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=was_cut)
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """N rows split into W sequences, one or more per row."""
-
-    sequences: Sequences
-    """The W sequences; those of a row are consecutive, in text order."""
-    row_starts: NDArray[np.int64]
-    """Index of the first sequence of each row [N]."""
-
-    @property
-    def row_of(self) -> NDArray[np.int64]:
-        """Row of each sequence [W]."""
-        return np.repeat(np.arange(len(self.row_starts)), self.num_windows)
-
-    @property
-    def num_windows(self) -> NDArray[np.int64]:
-        """Number of sequences of each row [N]."""
-        return np.diff(self.row_starts, append=len(self.sequences))
-
-    @property
-    def cut(self) -> NDArray[np.bool_]:
-        """Whether any sequence of the row was truncated [N]."""
-        return any_of(self.sequences.cut, np.append(self.row_starts, len(self.sequences)))
+    return padded_sequences(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=was_cut)
 
 
 def any_of(flags: NDArray[np.bool_], offsets: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -173,7 +147,7 @@ def any_of(flags: NDArray[np.bool_], offsets: NDArray[np.integer]) -> NDArray[np
 
 def encode_windows(
     texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer, *, max_length: int, overlap: int
-) -> Windows:
+) -> tuple[Sequences, NDArray[np.int64]]:
     """Encode as `encode_texts` does, but split long texts into overlapping sequences instead of truncating them.
 
     In a pair, the longer segment is split; each of its windows is combined with the shorter segment, which is truncated
@@ -181,6 +155,9 @@ def encode_windows(
 
     Args:
         overlap: Number of tokens that neighbouring windows share; less than the size of a window.
+
+    Returns:
+        The sequences, and the index of the first one of each row.
     """
     row_starts: list[int] = []
     if text_pairs is None:
@@ -188,12 +165,12 @@ def encode_windows(
     else:  # the longer text may get only half of the sequence
         room = tokenizer.pair.room(max_length, overlap=2 * overlap)
 
-    def parts() -> Iterator[Part]:
+    def parts() -> Iterator[SegmentPair]:
         num_windows = 0
         for first, second in _token_ids(texts, text_pairs, tokenizer):
             row_starts.append(num_windows)
             if second is None:
-                windows: list[Part] = [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
+                windows: list[SegmentPair] = [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
             else:
                 # Windows of a pair may truncate its shorter segment.
                 loses = len(first) + len(second) > room and min(len(first), len(second)) > room // 2
@@ -201,8 +178,7 @@ def encode_windows(
             num_windows += len(windows)
             yield from windows
 
-    sequences = assembled(parts(), tokenizer)
-    return Windows(sequences, np.array(row_starts, dtype=np.int64))
+    return assembled(parts(), tokenizer), np.array(row_starts, dtype=np.int64)
 
 
 def window_starts(num_tokens: int, room: int, overlap: int) -> range:
@@ -303,7 +279,7 @@ def scoring_batches(
         max_tokens: Maximum number of tokens in a batch, padding included; replaces `batch_size`. A longer sequence is a
             batch by itself.
 
-    >>> sequences = assemble([[1] * length for length in (2, 9, 3, 4)], [9] * 4, pad_id=0)
+    >>> sequences = padded_sequences([[1] * length for length in (2, 9, 3, 4)], [9] * 4, pad_id=0)
     >>> [indices.tolist() for indices, _ in scoring_batches(sequences, max_tokens=8)]
     [[1], [3, 2], [0]]
     """
@@ -348,3 +324,8 @@ def outputs_of(
             where: tuple[Any, ...] = (indices, *map(slice, of_batch.shape[1:]))
             found[where] = of_batch
     return found
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return vectors of length 1."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

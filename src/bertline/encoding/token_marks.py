@@ -126,7 +126,6 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
 
 
 def _marks_of(ids: list[int], types: NDArray[np.integer], tokenizer: Tokenizer, specials: set[int]) -> list[int]:
-    """Return the marks of the tokens of one pair."""
     tokens = tokenizer.tokens(ids)
     segments = types.tolist()
     known: tuple[set[int], set[int]] = (set(), set())

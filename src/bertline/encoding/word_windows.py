@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.encoding.sequences import Sequences, assemble, padded, tensors, window_starts
+from bertline.encoding.sequences import Sequences, padded, padded_sequences, tensors, window_starts
 from bertline.encoding.token_marks import with_marks
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
@@ -104,7 +104,7 @@ def encode_words(
         for window in _windows(tokens, int(first_word), room, overlap)
     ]
     token_ids = [layout.sequence(ids) for ids, *_ in windows]
-    sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
+    sequences = padded_sequences(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
     # At least one column, even where no window has a word.
     words, places, taken = (padded([window[part] for window in windows], 0, least=1) for part in (1, 2, 3))
     num_words = np.array([len(window[1]) for window in windows], dtype=np.int64)

@@ -84,9 +84,9 @@ class TextsAsVectors(Classification):
         ]
         return torch.cat(vectors)[order.argsort()]
 
-    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the contrastive loss of vectors [B, H]."""
-        return pair_similarity_loss(logits, batch["labels"])
+        return pair_similarity_loss(outputs.float(), batch["labels"])
 
 
 def vector_classifier(job: FineTuningJob) -> BertVectorClassifier:

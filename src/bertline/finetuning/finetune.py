@@ -1,13 +1,13 @@
 """One fine-tuning run: trains an encoder on a task and returns the model and its dev scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from bertline.finetuning.job import DevCheck, FineTuningJob, check_options, evaluate_on_dev, starting_model
+from bertline.finetuning.job import DevCheck, DevOutcome, FineTuningJob, check_options, evaluate_on_dev, starting_model
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.base import Calibration
 
@@ -40,17 +40,29 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     """
     config = job.config
     check_options(job.kind, config)
-    if config.method == "full" and config.num_epochs > 0:
-        from bertline.finetuning.module import train  # loads Lightning: who supervises a sweep trains nothing
-
+    if config.method == "full":
         model = starting_model(job)
-        checks, outcome = train(job, model, on_check)
+        if config.num_epochs > 0:
+            from bertline.finetuning.module import train  # loads Lightning: who supervises a sweep trains nothing
+
+            return _result(model, *train(job, model, on_check))
+        if job.kind.has_new_head(model):
+            raise ConfigError(
+                f"fine_tuning.num_epochs is 0, but the head of a task of the kind {job.kind.config.kind} starts from "
+                "random weights, which are worth nothing untrained. Train at least one epoch."
+            )
     else:
-        model = _untrained_model(job)
-        outcome = evaluate_on_dev(job, model)
-        checks = [DevCheck(1.0, 0, True, outcome.scores)]
-        if on_check is not None:
-            on_check(checks[0])
+        from bertline.finetuning.few_labels import vector_classifier  # loads scikit-learn
+
+        model = vector_classifier(job)
+    outcome = evaluate_on_dev(job, model)
+    check = DevCheck(1.0, 0, True, outcome.scores)
+    if on_check is not None:
+        on_check(check)
+    return _result(model, [check], outcome)
+
+
+def _result(model: nn.Module, checks: Sequence[DevCheck], outcome: DevOutcome) -> FineTuningResult:
     return FineTuningResult(
         model=model,
         calibration=outcome.calibration,
@@ -58,18 +70,3 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
         dev_scores=outcome.scores,
         dev_statistics=outcome.statistics,
     )
-
-
-def _untrained_model(job: FineTuningJob) -> nn.Module:
-    """Return a classifier on vectors, or the encoder as it is."""
-    if job.config.method != "full":
-        from bertline.finetuning.few_labels import vector_classifier  # loads scikit-learn
-
-        return vector_classifier(job)
-    model = starting_model(job)
-    if job.kind.has_new_head(model):
-        raise ConfigError(
-            f"fine_tuning.num_epochs is 0, but the head of a task of the kind {job.kind.config.kind} starts from "
-            "random weights, which are worth nothing untrained. Train at least one epoch."
-        )
-    return model

@@ -6,11 +6,10 @@ import dataclasses
 import functools
 import gc
 import hashlib
-import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -60,12 +59,19 @@ class FineTuningModule(pl.LightningModule):
 
     @functools.cached_property
     def identity(self) -> str:
-        """Digest of the job, and the number of weights that its optimizer has averages of: fewer on a CPU."""
-        return f"{identity_of(self.job)} {self._num_trained}"
+        """Digest of what the weights of the run depend on, but for the machine, and the number of weights that its
+        optimizer has averages of: fewer on a CPU."""
+        job = self.job
+        digest = hashlib.sha256(sha256_of_path(job.encoder_folder).encode())
+        settings = [job.kind.config, job.kind.labels, job.config, job.encoder, job.seed, job.checks]
+        splits = [split.rows for split in (job.train, job.dev, job.unlabelled) if split is not None]
+        for column in (settings, *(getattr(rows, each.name) for rows in splits for each in dataclasses.fields(rows))):
+            for value in [None] if column is None else column:
+                digest.update(repr(value).encode("utf-8", "surrogatepass"))
+        return f"{digest.hexdigest()} {self._num_trained}"
 
     @property
     def finished_steps(self) -> int:
-        """Number of finished steps, those before a stop included."""
         return self.first_step + self.global_step
 
     def whole_model(self) -> nn.Module:
@@ -78,7 +84,6 @@ class FineTuningModule(pl.LightningModule):
         return self.config.learning_rate * self._learning_rate_factor(step)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return AdamW with the betas and epsilon of the BERT reference code."""
         if self._rows is not None:
             self._rows.shrink()
         optimizer = fine_tuning_optimizer(self.model, self.config)
@@ -87,7 +92,6 @@ class FineTuningModule(pl.LightningModule):
         return optimizer
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Set the learning rate of the step, and return the loss of its batch."""
         set_learning_rate(self.trainer.optimizers[0], self._learning_rate(self.finished_steps))
         if self._rows is not None:
             self._rows.shrink()
@@ -99,13 +103,14 @@ class FineTuningModule(pl.LightningModule):
         return loss
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *limits: Any, **named: Any) -> None:
-        """Clip the gradient to the configured norm, and keep its norm before."""
         self.grad_norm = clip_gradients(self.model.parameters(), self.config.max_grad_norm)
 
 
 class DevEvaluation(pl.Callback):
     """Evaluates the model on dev after each epoch and at the job's fractions of the schedule.
 
+    With early stopping, it ends training when dev has not become better for some epochs, and puts the weights of the
+    best epoch back (Lightning's own compares in fp32, and restores weights from files only).
     An evaluation changes neither the weights nor the random numbers of later steps.
 
     Args:
@@ -116,39 +121,70 @@ class DevEvaluation(pl.Callback):
         self, job: FineTuningJob, *, steps_per_epoch: int, on_check: Callable[[DevCheck], None] | None
     ) -> None:
         self.checks: list[DevCheck] = []
-        self.newest: DevOutcome | None = None
+        self.outcome: DevOutcome | None = None
+        """The newest one, or with early stopping the best one of an epoch."""
+        self._best_weights: dict[str, Tensor] = {}
+        self._epochs_without_better = 0
         self._job, self._steps_per_epoch, self._on_check = job, steps_per_epoch, on_check
         num_steps = steps_per_epoch * job.config.num_epochs
         self._due = steps_of_fractions(job.checks, num_steps=num_steps, steps_per_epoch=steps_per_epoch)
         self._evaluated_step = -1
+        self._newest = DevOutcome({}, {}, np.empty((0, 0)))
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: FineTuningModule, *batch: Any) -> None:
-        """Evaluate if a fraction of the schedule is completed."""
         while self._due and self._due[0][0] <= module.finished_steps:
             self._evaluate(module.finished_steps, module, self._due.pop(0)[1], at_epoch_end=False)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
-        """Evaluate after each epoch."""
         step = module.finished_steps
         share = step // self._steps_per_epoch / self._job.config.num_epochs
         self._evaluate(step, module, share, at_epoch_end=True)
+        patience = self._job.config.early_stopping_epochs
+        if patience is None:
+            self.outcome = self._newest
+        elif self.outcome is None or self._score(self._newest) > self._score(self.outcome):
+            self.outcome, self._epochs_without_better = self._newest, 0
+            self._best_weights = {name: tensor.clone() for name, tensor in module.whole_model().state_dict().items()}
+        else:
+            self._epochs_without_better += 1
+            trainer.should_stop = self._epochs_without_better >= patience
+
+    def on_train_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
+        if self._best_weights:
+            module.whole_model().load_state_dict(self._best_weights)
+
+    def _score(self, outcome: DevOutcome) -> float:
+        """Return the tuned score of an outcome; NaN is the worst."""
+        score = outcome.scores[self._job.kind.config.metric]
+        return -math.inf if math.isnan(score) else score
 
     def _evaluate(self, step: int, module: FineTuningModule, share: float, *, at_epoch_end: bool) -> None:
         if self._evaluated_step != step:  # two fractions may round to one step
-            self.newest, self._evaluated_step = evaluate_on_dev(self._job, module.whole_model()), step
-        assert self.newest is not None
-        self._note(DevCheck(share, step // self._steps_per_epoch, at_epoch_end, self.newest.scores))
+            self._newest, self._evaluated_step = evaluate_on_dev(self._job, module.whole_model()), step
+        self._note(DevCheck(share, step // self._steps_per_epoch, at_epoch_end, self._newest.scores))
 
     def _note(self, check: DevCheck) -> None:
         self.checks.append(check)
         if self._on_check is not None:
             self._on_check(check)
 
-    def restore(self, step: int, checks: Iterable[DevCheck]) -> None:
-        """Restore the evaluations of a run up to a step, with the calls of `on_check`."""
+    def early_stopping_state(self) -> dict[str, Any] | None:
+        """Return what early stopping depends on as plain data; None without it, and before the first epoch ends."""
+        if self.outcome is None or not self._best_weights:
+            return None
+        statistics = torch.from_numpy(self.outcome.statistics)
+        best = [_floats(self.outcome.scores), _floats(self.outcome.calibration), statistics]
+        return {"best": best, "weights": self._best_weights, "without_better": self._epochs_without_better}
+
+    def restore(self, step: int, state: dict[str, Any]) -> None:
+        """Restore the evaluations of a saved run up to a step, with the calls of `on_check`."""
+        if (stopping := state["stopping"]) is not None:
+            scores, calibration, statistics = stopping["best"]
+            self.outcome = DevOutcome(scores, calibration, statistics.numpy())
+            self._best_weights, self._epochs_without_better = stopping["weights"], stopping["without_better"]
         self._due = [one for one in self._due if one[0] > step]
-        for check in checks:
-            self._note(check)
+        for check in state["checks"]:
+            self._note(DevCheck(*check))
 
 
 def steps_of_fractions(fractions: Sequence[float], *, num_steps: int, steps_per_epoch: int) -> list[tuple[int, float]]:
@@ -159,54 +195,6 @@ def steps_of_fractions(fractions: Sequence[float], *, num_steps: int, steps_per_
         for fraction in fractions
         if not any(math.isclose(fraction, end) for end in ends)
     ]
-
-
-class EarlyStopping(pl.Callback):
-    """Ends training when dev has not become better for some epochs, and puts the weights of the best epoch back.
-
-    Lightning's own compares in fp32, and restores weights from files only.
-    `evaluation` runs before it at the end of each epoch. Of `metric`, higher is better, and NaN is the worst.
-    """
-
-    def __init__(self, evaluation: DevEvaluation, *, metric: str, patience: int) -> None:
-        self.best: DevOutcome | None = None
-        self._evaluation, self._metric, self._patience = evaluation, metric, patience
-        self._best_weights: dict[str, Tensor] = {}
-        self._epochs_without_better = 0
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
-        """Keep the weights of an epoch that is better than all before; stop after too many that are not."""
-        newest = self._evaluation.newest
-        assert newest is not None
-        if self.best is None or self._score(newest) > self._score(self.best):
-            self.best, self._epochs_without_better = newest, 0
-            self._best_weights = {name: tensor.clone() for name, tensor in module.whole_model().state_dict().items()}
-        else:
-            self._epochs_without_better += 1
-            trainer.should_stop = self._epochs_without_better >= self._patience
-
-    def on_train_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
-        """Put the weights of the best epoch back."""
-        module.whole_model().load_state_dict(self._best_weights)
-
-    def state(self) -> dict[str, Any] | None:
-        """Return what the rest of a run depends on as plain data; None before the first epoch ends."""
-        if self.best is None:
-            return None
-        statistics = torch.from_numpy(self.best.statistics)
-        best = [_floats(self.best.scores), _floats(self.best.calibration), statistics]
-        return {"best": best, "weights": self._best_weights, "without_better": self._epochs_without_better}
-
-    def restore(self, state: dict[str, Any] | None) -> None:
-        """Continue from `state`."""
-        if state is not None:
-            scores, calibration, statistics = state["best"]
-            self.best = DevOutcome(scores, calibration, statistics.numpy())
-            self._best_weights, self._epochs_without_better = state["weights"], state["without_better"]
-
-    def _score(self, outcome: DevOutcome) -> float:
-        score = outcome.scores[self._metric]
-        return -math.inf if math.isnan(score) else score
 
 
 # Saving takes a twentieth of the time at most, on a slow disk too.
@@ -223,16 +211,12 @@ class Saving(pl.Callback):
     It runs after the callbacks that it saves.
     """
 
-    def __init__(
-        self, job: FineTuningJob, evaluation: DevEvaluation, stopping: EarlyStopping | None, divergence: Divergence
-    ) -> None:
-        assert job.checkpoints is not None
-        self._job, self._evaluation, self._stopping, self._divergence = job, evaluation, stopping, divergence
-        self._folder, self._due_at = CheckpointFolder(job.checkpoints, keep=1), time.monotonic() + _SAVE_EVERY_S
+    def __init__(self, folder: Path, title: str, evaluation: DevEvaluation, divergence: Divergence) -> None:
+        self._title, self._evaluation, self._divergence = title, evaluation, divergence
+        self._folder, self._due_at = CheckpointFolder(folder, keep=1), time.monotonic() + _SAVE_EVERY_S
         self._request, self._listening = StopRequest(), ExitStack()
 
     def resume(self, module: FineTuningModule, batches: Epochs) -> None:
-        """Continue from the checkpoint of this run, where there is one."""
         newest = next(filter(None, map(self._folder.load, reversed(self._folder.steps))), None)
         if newest is None:
             return
@@ -243,10 +227,8 @@ class Saving(pl.Callback):
         module.whole_model().load_state_dict(newest.state["model"])
         module.first_step, module.optimizer_state = newest.step, newest.state["optimizer"]
         batches.num_taken = newest.step
-        if self._stopping is not None:
-            self._stopping.restore(newest.state["stopping"])
-        say(f"{self._job.title} resumes after step {newest.step:,} of {module.num_steps:,}")
-        self._evaluation.restore(newest.step, itertools.starmap(DevCheck, newest.state["checks"]))
+        say(f"{self._title} resumes after step {newest.step:,} of {module.num_steps:,}")
+        self._evaluation.restore(newest.step, newest.state)
 
     def on_train_start(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
         self._listening.enter_context(self._request.listening())  # Lightning has just installed its own handlers
@@ -254,7 +236,7 @@ class Saving(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
         self._listening.close()
         if self._request.made:
-            raise StoppedError(f"{self._job.title} was stopped as it ended; it resumes from its last checkpoint")
+            raise StoppedError(f"{self._title} was stopped as it ended; it resumes from its last checkpoint")
 
     def on_exception(self, trainer: pl.Trainer, module: FineTuningModule, exception: BaseException) -> None:
         self._listening.close()
@@ -279,24 +261,13 @@ class Saving(pl.Callback):
             "model": module.whole_model().state_dict(),
             "optimizer": trainer.optimizers[0].state_dict(),
             "checks": checks,
-            "stopping": None if self._stopping is None else self._stopping.state(),
+            "stopping": self._evaluation.early_stopping_state(),
         }
         self._folder.save(step, state)
         now = time.monotonic()
         self._due_at = now + max(_SAVE_EVERY_S, (now - begun) / _SHARE_OF_SAVING)
         if self._request.made:
-            raise StoppedError(f"{self._job.title} was stopped and saved after step {step:,} of {module.num_steps:,}")
-
-
-def identity_of(job: FineTuningJob) -> str:
-    """Return the digest of what the weights of a run depend on, but for the machine."""
-    digest = hashlib.sha256(sha256_of_path(job.encoder_folder).encode())
-    settings = [job.kind.config, job.kind.labels, job.config, job.encoder, job.seed, job.checks]
-    splits = [split.rows for split in (job.train, job.dev, job.unlabelled) if split is not None]
-    for column in (settings, *(getattr(rows, each.name) for rows in splits for each in dataclasses.fields(rows))):
-        for value in [None] if column is None else column:
-            digest.update(repr(value).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+            raise StoppedError(f"{self._title} was stopped and saved after step {step:,} of {module.num_steps:,}")
 
 
 def _floats(values: Mapping[str, float]) -> dict[str, float]:
@@ -324,11 +295,9 @@ class Divergence(pl.Callback):
             self.read(module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
-        """Check what was noted, as after a step."""
         self.read(module)
 
     def read(self, module: FineTuningModule) -> None:
-        """Check what was noted; DivergedError as after a step."""
         unread, self._unread = self._unread, []
         values = torch.stack([pair for _, _, pair in unread]).tolist() if unread else []
         for (step, lr, _), (loss, norm) in zip(unread, values, strict=True):
@@ -355,7 +324,6 @@ class Progress(pl.Callback):
         self._busy_s = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
-        """Begin with the steps of a resumed run."""
         self._shown = TrainingProgress(
             self._job.title,
             first_step=module.first_step,
@@ -365,13 +333,11 @@ class Progress(pl.Callback):
         )
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: FineTuningModule, batch: Any, batch_idx: int) -> None:
-        """Note when the step starts."""
         self._step_started = time.monotonic()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the step, and log a line if one is due."""
         now, step = time.monotonic(), module.finished_steps
         self._losses.append(outputs["loss"])
         self._tokens += [mask.sum() for name, mask in batch.items() if name.endswith("attention_mask")]
@@ -417,12 +383,8 @@ def train(
     evaluation = DevEvaluation(job, steps_per_epoch=len(batches), on_check=on_check)
     divergence = Divergence(job.machine.device)
     callbacks = [divergence, Progress(job), evaluation]
-    patience, stopping = config.early_stopping_epochs, None
-    if patience is not None:
-        stopping = EarlyStopping(evaluation, metric=kind.config.metric, patience=patience)
-        callbacks.append(stopping)
     if job.checkpoints is not None:
-        saving = Saving(job, evaluation, stopping, divergence)
+        saving = Saving(job.checkpoints, job.title, evaluation, divergence)
         saving.resume(module, batches)
         callbacks.append(saving)
     epochs, root = num_epochs - batches.num_taken // len(batches), Path(tempfile.gettempdir())
@@ -434,6 +396,5 @@ def train(
     finally:
         del trainer, module, callbacks
         gc.collect()  # they refer to each other, and hold several times the memory of the model
-    outcome = evaluation.newest if stopping is None else stopping.best
-    assert outcome is not None  # every epoch ends with an evaluation
-    return evaluation.checks, outcome
+    assert evaluation.outcome is not None  # every epoch ends with an evaluation
+    return evaluation.checks, evaluation.outcome

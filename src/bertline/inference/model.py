@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.encoders.loading import Encoder
-from bertline.encoding.sequences import encode_texts, scoring_batches
+from bertline.encoding.sequences import encode_texts, scoring_batches, unit
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.kinds.classification import Prediction
 from bertline.kinds.inputs import require_text, require_texts, row_ids
@@ -208,8 +208,8 @@ class LoadedModel:
         read = require_texts(documents, "documents")
         if not read:
             raise DataError("documents is empty; give at least one to search in.")
-        index = VectorIndex(directions(self.embed(read, role="document")))
-        return best_hits(index, directions(self.embed(queries, role="query")), row_ids(len(index)), top_k)
+        index = VectorIndex(unit(self.embed(read, role="document")))
+        return best_hits(index, unit(self.embed(queries, role="query")), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
@@ -351,8 +351,8 @@ class LoadedModel:
             raise DataError(f"{word!r} has no token in the vocabulary of {self.name}; give a word that it has.")
         if top_k < 1:
             raise DataError(f"top_k is {top_k}; give 1 or more.")
-        table = directions(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
-        similarity = table @ directions(table[ids].mean(0, keepdims=True))[0]
+        table = unit(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
+        similarity = table @ unit(table[ids].mean(0, keepdims=True))[0]
         left_out = tokenizer.special_ids.union(ids)
         similarity[list(left_out)] = -np.inf
         best = np.argsort(-similarity, kind="stable")[: min(top_k, tokenizer.vocab_size - len(left_out))]
@@ -431,8 +431,3 @@ class LoadedLinearModel(LoadedModel):
             f"{self.name} has no encoder: it is a linear model ({self.title}), which only predicts. Load the encoder "
             "that was fine-tuned on the same rows, from the folder NAME-encoder beside it."
         )
-
-
-def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return vectors of length 1."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -18,11 +18,11 @@ from bertline.corpus.files import paragraphs_of
 from bertline.corpus.lines import numbered_lines
 from bertline.corpus.sentences.learned import split_sentences
 from bertline.corpus.storage import read_documents
-from bertline.encoding.sequences import Sequences, assemble, encode_texts, scoring_batches
+from bertline.encoding.sequences import Sequences, encode_texts, padded_sequences, scoring_batches, unit
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
-from bertline.inference.model import LoadedModel, directions
+from bertline.inference.model import LoadedModel
 from bertline.tokenization.vocabulary import MASK
 
 _Array = NDArray[Any]
@@ -161,7 +161,7 @@ def senses(model: LoadedModel, word: str, sentences: Mapping[str, Sequence[str]]
     (vectors, num_cut), label, sentence = places(model, texts, spans), np.array(labels), np.array(numbers)
     alike, apart, rows = label[:, None] == label, sentence[:, None] != sentence, []
     for name, states in vectors.items():
-        similarity = directions(states) @ directions(states).T
+        similarity = unit(states) @ unit(states).T
         right = label[np.where(apart, similarity, -np.inf).argmax(1)] == label
         within, between = similarity[alike & apart].mean().item(), similarity[~alike].mean().item()
         rows.append({"vectors": name, "within": within, "between": between, "accuracy": right.mean().item()})
@@ -184,7 +184,7 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
     sides = [places(model, *side) for side in zip(zip(*texts, strict=True), zip(*spans, strict=True), strict=True)]
     right = {"most frequent answer": same == (same[~test].mean() >= 0.5)}
     for name, first in sides[0][0].items():
-        cosine = (directions(first) * directions(sides[1][0][name])).sum(1)
+        cosine = (unit(first) * unit(sides[1][0][name])).sum(1)
         thresholds = np.append(np.unique(cosine[~test]), np.inf)
         best = ((cosine[~test] >= thresholds[:, None]) == same[~test]).sum(1).argmax()
         right[name] = (cosine >= thresholds[best]) == same
@@ -264,7 +264,7 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
     known = [(name, ids) for name, ids in known if not np.isin(ids, special).any() and ids[3] not in ids[:3]]
     if not known:
         raise DataError(f"none of the {len(rows)} analogies has four words of one token each, the last one new.")
-    table = directions(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
+    table = unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
     sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
     others = np.setdiff1d(np.arange(len(table)), special)
     (a, b, c, wanted), (x, y) = every.T, generator(seed, "analogies").choice(others, size=(2, len(every)))
@@ -372,7 +372,7 @@ def _gain(right: Mapping[str, _Array], name: str, simple: Sequence[str], test: _
 def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> _Array:
     """Return what `read` makes of indices, input_ids, token_type_ids and attention_mask of batches, in order."""
     parts, order, pad_id = [], [], model.tokenizer.pad_id
-    sequences = assemble(inputs, [*map(len, inputs)], pad_id=pad_id) if isinstance(inputs, list) else inputs
+    sequences = padded_sequences(inputs, [*map(len, inputs)], pad_id=pad_id) if isinstance(inputs, list) else inputs
     with torch.no_grad():
         for indices, batch in scoring_batches(sequences, max_tokens=max_tokens):
             on_device = (values.to(model.device) for values in batch.values())

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from bertline.tokenization.tokenizer import Tokenizer
     from bertline.training.devices import Machine
 
-Rows = TypeVar("Rows", bound=StoredRows)
-Encoded = TypeVar("Encoded")
+TaskRows = TypeVar("TaskRows", bound=StoredRows)
+EncodedRows = TypeVar("EncodedRows")
 Predictions = TypeVar("Predictions")
 
 Batch = dict[str, "Tensor"]
@@ -137,10 +137,10 @@ class InputColumn:
     may_be_empty: bool = True
 
 
-class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
+class TaskKind(ABC, Generic[TaskRows, EncodedRows, Predictions]):
     """Kind of a task: reads its rows, makes and trains its model, predicts, scores, and describes what came out.
 
-    The unit of scoring is a row of `Rows`: `statistics` returns the contribution of each row to every score, and
+    The unit of scoring is a row of `TaskRows`: `statistics` returns the contribution of each row to every score, and
     `scores` computes the scores of any set of rows from their statistics, so that intervals and tests can resample rows
     without predicting again.
 
@@ -149,7 +149,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     config_class: ClassVar[type[BaseTaskConfig]]
     """Settings of a task; its field `kind` has the name under which the kind is registered."""
-    rows_class: type[Rows]
+    rows_class: type[TaskRows]
     right_from: float = 0.5
     """Prediction is an error if its `correct` is less (see `table`)."""
     head: Head
@@ -191,11 +191,11 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """
 
     @classmethod
-    def stored_rows(cls, task_folder: Path, split: SplitName) -> Rows:
+    def stored_rows(cls, task_folder: Path, split: SplitName) -> TaskRows:
         """Read a split from the task's artifact."""
         return read_rows(task_folder, split, cls.rows_class)
 
-    def read(self, task_folder: Path, split: SplitName) -> Rows:
+    def read(self, task_folder: Path, split: SplitName) -> TaskRows:
         """Read a split from the task's artifact, and what all splits share."""
         return read_rows(task_folder, split, self.rows_class)
 
@@ -256,30 +256,30 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     # ---- training
 
     @abstractmethod
-    def encode(self, rows: Rows, tokenizer: Tokenizer) -> Encoded:
+    def encode(self, rows: TaskRows, tokenizer: Tokenizer) -> EncodedRows:
         """Encode rows as token ids; long texts are truncated or split into windows here."""
 
-    def lengths(self, encoded: Encoded) -> NDArray[np.int64]:
+    def lengths(self, encoded: EncodedRows) -> NDArray[np.int64]:
         """Return the number of tokens of each sequence, for choosing the attention kernel and counting tokens."""
         lengths: NDArray[np.int64] = encoded.sequences.lengths  # type: ignore[attr-defined]
         return lengths
 
-    def num_cut(self, encoded: Encoded) -> int:
+    def num_cut(self, encoded: EncodedRows) -> int:
         """Return the number of truncated rows: those that the encoding marks as `cut`, or else its sequences. Splitting
         a text into windows does not truncate it."""
         marked: Any = encoded
         return int((marked.cut if hasattr(marked, "cut") else marked.sequences.cut).sum())
 
-    def num_cut_documents(self, encoded: Encoded) -> int | None:
+    def num_cut_documents(self, encoded: EncodedRows) -> int | None:
         """Return the number of truncated documents of the task's collection; None for a task without a collection."""
         return None
 
-    def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Epochs:
+    def training_batches(self, encoded: EncodedRows, *, batch_size: int, seed: int) -> Epochs:
         """Return training batches, in an order that is a function of the seed and the epoch number."""
         only, make = self.trained_on(encoded), encoded.batch  # type: ignore[attr-defined]
         return length_sorted_batches(self.lengths(encoded), make, batch_size=batch_size, seed=seed, only=only)
 
-    def trained_on(self, encoded: Encoded) -> NDArray[np.int64] | None:
+    def trained_on(self, encoded: EncodedRows) -> NDArray[np.int64] | None:
         """Return the indices of the sequences that are trained on; None for all."""
         return None
 
@@ -302,7 +302,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def hard_loss(self, model: nn.Module, outputs: Any, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean loss of the labels from `training_outputs`; a loss with weights has them in the model."""
 
-    def soft_targets(self, model: nn.Module, encoded: Encoded, machine: Machine) -> NDArray[np.float32]:
+    def soft_targets(self, model: nn.Module, encoded: EncodedRows, machine: Machine) -> NDArray[np.float32]:
         """Return what a fine-tuned teacher computes, as `soft_loss` reads it: by default the logits of each sequence,
         [N, L], or of its tokens, [N, S, L]. The `INDICES` of a batch count the first axis."""
         sequences = encoded.sequences  # type: ignore[attr-defined]
@@ -336,26 +336,26 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         unused["focal_gamma"] = "the focal loss is for classification"
         return {name: why for name, why in unused.items() if why}
 
-    def label_counts(self, rows: Rows) -> NDArray[np.int64]:
+    def label_counts(self, rows: TaskRows) -> NDArray[np.int64]:
         """Count the occurrences of each label, for `class_weights`, unless the kind of task is `unweighted`."""
         raise NotImplementedError
 
-    def prepared(self, model: nn.Module, encoded: Encoded, rows: Rows, machine: Machine) -> Encoded:
+    def prepared(self, model: nn.Module, encoded: EncodedRows, rows: TaskRows, machine: Machine) -> EncodedRows:
         """Return the training data after steps that need the untrained model, such as mining hard negatives."""
         return encoded
 
     # ---- predicting and scoring
 
     @abstractmethod
-    def predict(self, model: nn.Module, encoded: Encoded, machine: Machine) -> Predictions:
+    def predict(self, model: nn.Module, encoded: EncodedRows, machine: Machine) -> Predictions:
         """Return the predictions of the model in row order, as NumPy arrays and lists."""
 
-    def calibrate(self, rows: Rows, predictions: Predictions) -> Calibration:
+    def calibrate(self, rows: TaskRows, predictions: Predictions) -> Calibration:
         """Choose the calibration on these rows (dev); empty by default."""
         return {}
 
     @abstractmethod
-    def statistics(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> Statistics:
+    def statistics(self, rows: TaskRows, predictions: Predictions, calibration: Calibration) -> Statistics:
         """Return the contribution of each row to the scores, [N, K]."""
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
@@ -367,12 +367,12 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """Compute the score that is tuned, `config.metric`."""
         return self.scores(statistics)[self.config.metric]
 
-    def row_scores(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> NDArray[np.float64]:
+    def row_scores(self, rows: TaskRows, predictions: Predictions, calibration: Calibration) -> NDArray[np.float64]:
         """Return the tuned score of each row, [N], where the statistics are the columns of `score_names`."""
         return self.statistics(rows, predictions, calibration)[:, self.score_names.index(self.config.metric)]
 
     @abstractmethod
-    def table(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> pa.Table:
+    def table(self, rows: TaskRows, predictions: Predictions, calibration: Calibration) -> pa.Table:
         """Return a table of the predictions, one line per row, for reading and analysis.
 
         Returns:
@@ -380,12 +380,12 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
             graded correctness, a float up to 1).
         """
 
-    def details(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> dict[str, Any]:
+    def details(self, rows: TaskRows, predictions: Predictions, calibration: Calibration) -> dict[str, Any]:
         """Return details for the report, as JSON: for example `confusion_matrix`, `by_type` scores, or scores `before`
         re-ranking."""
         return {}
 
-    def is_degenerate(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> bool:
+    def is_degenerate(self, rows: TaskRows, predictions: Predictions, calibration: Calibration) -> bool:
         """Return whether the model predicts the same for every row, which marks a failed run (arXiv 2006.04884)."""
         return False
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,8 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_library_rows, docs_match_rows
 from bertline.encoding.sequences import (
     Epochs,
-    Windows,
+    Sequences,
+    any_of,
     encode_texts,
     encode_windows,
     length_sorted_batches,
@@ -55,7 +55,6 @@ from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, tab
 if TYPE_CHECKING:
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
 
-ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
 Probabilities = NDArray[np.float32]
 """[N, labels]."""
 THRESHOLD = "threshold"
@@ -154,15 +153,33 @@ class LabelsPrediction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedTexts(Windows):
-    """Encoded rows with their labels."""
+class EncodedTexts:
+    """N encoded rows with their labels; each row has one sequence, or several windows that follow each other."""
 
+    sequences: Sequences
+    row_starts: NDArray[np.int64]
+    """Index of the first sequence of each row [N]."""
     labels: NDArray[np.int64]
     """Label ids [N], or 0 and 1 for each label [N, L]."""
 
+    @property
+    def row_of(self) -> NDArray[np.int64]:
+        """Row of each sequence [W]."""
+        return np.repeat(np.arange(len(self.row_starts)), self.num_windows)
 
-class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
-    """Classifies single texts and pairs (paper, section 4.1).
+    @property
+    def num_windows(self) -> NDArray[np.int64]:
+        """Number of sequences of each row [N]."""
+        return np.diff(self.row_starts, append=len(self.sequences))
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Whether any sequence of the row was truncated [N]."""
+        return any_of(self.sequences.cut, np.append(self.row_starts, len(self.sequences)))
+
+
+class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
+    """Gives a text, or a pair of texts, one of some labels (paper, section 4.1); `MultiLabel` gives any number.
 
     A long text is truncated or split into windows (`long_texts`). In training, each window has the label of its row and
     is weighted by one over the number of the row's windows, so that a long text counts as much as a short one. In
@@ -172,6 +189,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
 
     config_class = ClassificationTaskConfig
     config: ClassificationTaskConfig
+    rows_class: type[Any] = TextRows
+    output_schema = pa.schema({"predicted": pa.string(), "probability": pa.float64(), "probabilities": _PROBABILITIES})
     head = "sequence"
     unused_options: ClassVar[dict[str, str]] = {}
     file_columns = (("text", "text"), ("text_pair", "text"))
@@ -179,9 +198,18 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     asks = "Classification: which of the {} does a text, or a pair of texts, have?"
     measures = "the share of rows that are right"
 
+    @classmethod
+    def of(cls, config: Any, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
+        return MultiLabel(config, labels) if config.multi_label else cls(config, labels)
+
+    @classmethod
+    def stored_rows(cls, task_folder: Path, split: SplitName) -> Any:
+        file = task_folder / f"{split}.parquet"
+        several = file.exists() and pa.types.is_list(pq.read_schema(file).field("labels").type)
+        return read_rows(task_folder, split, MultiLabelRows if several else TextRows)
+
     @staticmethod
     def build(name: str, config: ClassificationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build`; labels become indices."""
         splits, dropped = _labelled_splits(config, modules)
         labels = _label_names(name, config, splits, dropped)
         try:
@@ -212,18 +240,18 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def num_marks(self) -> int:
         return NUM_MATCHES if self.config.shared_tokens == "marked" else 0
 
-    def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
+    def encode(self, rows: Any, tokenizer: Tokenizer) -> EncodedTexts:
         config = self.config
-        texts = rows.texts, rows.text_pairs
         if config.long_texts == "windows":
-            windows = encode_windows(*texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap)
+            sequences, row_starts = encode_windows(
+                rows.texts, rows.text_pairs, tokenizer, max_length=config.max_length, overlap=config.window_overlap
+            )
         else:
-            whole = encode_texts(*texts, tokenizer, max_length=config.max_length)
-            windows = Windows(whole, np.arange(len(rows), dtype=np.int64))
-        sequences = windows.sequences
+            sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=config.max_length)
+            row_starts = np.arange(len(rows))
         if config.shared_tokens == "marked":
             sequences = with_shared_marked(sequences, tokenizer)
-        return EncodedTexts(sequences, windows.row_starts, rows.labels)
+        return EncodedTexts(sequences, row_starts, rows.labels)
 
     def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Epochs:
         """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
@@ -238,11 +266,24 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         return length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        return self.loss_of_logits(outputs.float(), batch, options)
+        """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
+        import torch.nn.functional as F
 
-    @abstractmethod
-    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean loss from logits [B, labels]."""
+        from bertline.modeling.losses import focal_factor
+
+        logits = outputs.float()
+        losses = F.cross_entropy(
+            logits,
+            batch["labels"],
+            weight=options.class_weights,
+            label_smoothing=options.label_smoothing,
+            reduction="none",
+        )
+        if options.focal_gamma:
+            log_probabilities = logits.log_softmax(-1).gather(1, batch["labels"][:, None])[:, 0]
+            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
+        total = (losses * batch["weights"]).sum()
+        return total / (len(losses) if options.class_weights is None else options.class_weights[batch["labels"]].sum())
 
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
         of_windows = outputs_of(model, encoded.sequences, machine, len(self.labels), read=self.probabilities)
@@ -251,37 +292,82 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         sums = np.add.reduceat(of_windows, encoded.row_starts, axis=0)
         return (sums / encoded.num_windows[:, None]).astype(np.float32)
 
-    @abstractmethod
     def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
-        """Return the predicted labels as the rows have them: label ids [N], or 0 and 1 for each label [N, L]."""
+        """Return the predicted labels [N]: the likeliest or, of two, the second from the threshold of dev on."""
+        if THRESHOLD not in calibration:
+            return predictions.argmax(axis=1)
+        return (predictions[:, 1].astype(np.float64) >= calibration[THRESHOLD]).astype(np.int64)
 
-    def is_degenerate(self, rows: ClassifiedRows, predictions: Probabilities, calibration: Calibration) -> bool:
-        """Return whether every row gets the same labels."""
+    def label_counts(self, rows: TextRows) -> NDArray[np.int64]:
+        return np.bincount(rows.labels, minlength=len(self.labels))
+
+    def calibrate(self, rows: TextRows, predictions: Probabilities) -> Calibration:
+        if (metric := self.config.threshold_metric) is None:
+            return {}
+
+        def score(matrix: NDArray[np.integer]) -> float:
+            return self.scores_of_matrix(matrix)[metric]
+
+        return {THRESHOLD: metrics.best_threshold(rows.labels, predictions[:, 1], score)}
+
+    def statistics(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
+        """Return gold label, predicted label and the probability of each label, [N, 2 + L]."""
+        return np.column_stack((rows.labels, self.given(predictions, calibration), predictions)).astype(np.float64)
+
+    def scores(self, statistics: Statistics) -> dict[str, float]:
+        """See `scores_of` and `PROBABILITY_SCORES`; macro F1 is over the labels that the rows have."""
+        gold, probabilities = statistics[:, 0].astype(np.int64), statistics[:, 2:]
+        of_probabilities = {name: of(gold, probabilities) for name, of in metrics.PROBABILITY_SCORES.items()}
+        return {**self._of_labels(statistics), **of_probabilities}
+
+    def score(self, statistics: Statistics) -> float:
+        """See `TaskKind.score`; the others, which cost more, are left out, as a verdict asks for hundreds."""
+        if (of := metrics.PROBABILITY_SCORES.get(self.config.metric)) is not None:
+            return of(statistics[:, 0].astype(np.int64), statistics[:, 2:])
+        return self._of_labels(statistics)[self.config.metric]
+
+    def _of_labels(self, statistics: Statistics) -> dict[str, float]:
+        gold, predicted = statistics[:, :2].astype(np.int64).T
+        return self.scores_of_matrix(metrics.confusion_matrix(gold, predicted, len(self.labels)))
+
+    def scores_of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
+        """Compute the scores of labels from the number of rows [gold labels, predicted labels]."""
+        return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
+
+    def details(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
+        """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
+        given = self.given(predictions, calibration)
+        sure = self.confidences(predictions, given)
+        return {
+            "confusion_matrix": metrics.confusion_matrix(rows.labels, given, len(self.labels)).tolist(),
+            "calibration_error": metrics.expected_calibration_error(sure, given == rows.labels),
+        }
+
+    def is_degenerate(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> bool:
         given = self.given(predictions, calibration)
         return bool((given == given[0]).all())
 
-    def table(self, rows: ClassifiedRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
+    def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label or, of several, the lowest confidence
         among the row's label decisions. Adds the probability of each label."""
         given = self.given(predictions, calibration)
         of_labels = {f"probability_{label}": predictions[:, i] for i, label in enumerate(self.labels)}
-        columns = {
-            **paired_columns(rows),
-            "gold": [", ".join(self.names(labels)) for labels in rows.labels],
-            "predicted": [", ".join(self.names(labels)) for labels in given],
-            "score": self.confidences(predictions, given).astype(np.float64),
-            "correct": (given == rows.labels).reshape(len(rows), -1).all(axis=1),
-            **of_labels,
-        }
-        return pa.table(columns)
+        return pa.table(
+            {
+                **paired_columns(rows),
+                "gold": [", ".join(self.names(labels)) for labels in rows.labels],
+                "predicted": [", ".join(self.names(labels)) for labels in given],
+                "score": self.confidences(predictions, given).astype(np.float64),
+                "correct": (given == rows.labels).reshape(len(rows), -1).all(axis=1),
+                **of_labels,
+            }
+        )
 
-    @abstractmethod
     def names(self, given: Any) -> tuple[str, ...]:
-        """Return the labels of an entry of `given`."""
+        return (self.labels[given],)
 
-    @abstractmethod
     def confidences(self, predictions: Probabilities, given: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return how sure each row's predicted labels are, [N]."""
+        return np.take_along_axis(predictions, given[:, None], axis=1)[:, 0]
 
     # ---- baselines, answers to users, report
 
@@ -308,7 +394,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def serve(
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[Any]:
-        """Return the prediction of each text or text pair, by the threshold chosen on dev, if any."""
         firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []
@@ -320,9 +405,12 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             for of_row, row in zip(given, probabilities, strict=True)
         ]
 
-    @abstractmethod
     def served(self, given: Any, probabilities: dict[str, float]) -> Any:
-        """Return the prediction of a text from its entry of `given`."""
+        (label,) = self.names(given)
+        return Prediction(label, probabilities[label], probabilities)
+
+    def file_output(self, predicted: Any) -> dict[str, Any]:
+        return {"predicted": predicted.label, "probability": predicted.probability}
 
     def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         """See `TaskKind.file_outputs`; lists the labels with their probabilities, most likely first."""
@@ -370,108 +458,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         return Usage(what=what, tag="text-classification", pipeline=not marked, snippets=snippets, limits=tuple(limits))
 
 
-class Classification(TextClassifier[TextRows]):
-    """Classification with one label per row. The probabilities of a row sum to 1."""
-
-    rows_class = TextRows
-    output_schema = pa.schema({"predicted": pa.string(), "probability": pa.float64(), "probabilities": _PROBABILITIES})
-
-    @classmethod
-    def of(cls, config: Any, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
-        return MultiLabel(config, labels) if config.multi_label else cls(config, labels)
-
-    @classmethod
-    def stored_rows(cls, task_folder: Path, split: SplitName) -> Any:
-        file = task_folder / f"{split}.parquet"
-        several = file.exists() and pa.types.is_list(pq.read_schema(file).field("labels").type)
-        return read_rows(task_folder, split, MultiLabelRows if several else TextRows)
-
-    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute cross-entropy or focal loss; with class weights, the mean is weighted, as in PyTorch."""
-        import torch.nn.functional as F
-
-        from bertline.modeling.losses import focal_factor
-
-        losses = F.cross_entropy(
-            logits,
-            batch["labels"],
-            weight=options.class_weights,
-            label_smoothing=options.label_smoothing,
-            reduction="none",
-        )
-        if options.focal_gamma:
-            log_probabilities = logits.log_softmax(-1).gather(1, batch["labels"][:, None])[:, 0]
-            losses = losses * focal_factor(log_probabilities, options.focal_gamma)
-        total = (losses * batch["weights"]).sum()
-        return total / (len(losses) if options.class_weights is None else options.class_weights[batch["labels"]].sum())
-
-    def label_counts(self, rows: TextRows) -> NDArray[np.int64]:
-        return np.bincount(rows.labels, minlength=len(self.labels))
-
-    def calibrate(self, rows: TextRows, predictions: Probabilities) -> Calibration:
-        """Choose the threshold between two labels, if configured."""
-        if (metric := self.config.threshold_metric) is None:
-            return {}
-
-        def score(matrix: NDArray[np.integer]) -> float:
-            return self.scores_of_matrix(matrix)[metric]
-
-        return {THRESHOLD: metrics.best_threshold(rows.labels, predictions[:, 1], score)}
-
-    def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
-        """Return the predicted labels [N]: the likeliest or, of two, the second from the threshold of dev on."""
-        if THRESHOLD not in calibration:
-            return predictions.argmax(axis=1)
-        return (predictions[:, 1].astype(np.float64) >= calibration[THRESHOLD]).astype(np.int64)
-
-    def statistics(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
-        """Return gold label, predicted label and the probability of each label, [N, 2 + L]."""
-        return np.column_stack((rows.labels, self.given(predictions, calibration), predictions)).astype(np.float64)
-
-    def scores(self, statistics: Statistics) -> dict[str, float]:
-        """See `scores_of` and `PROBABILITY_SCORES`; macro F1 is over the labels that the rows have."""
-        gold, probabilities = statistics[:, 0].astype(np.int64), statistics[:, 2:]
-        of_probabilities = {name: of(gold, probabilities) for name, of in metrics.PROBABILITY_SCORES.items()}
-        return {**self._of_labels(statistics), **of_probabilities}
-
-    def score(self, statistics: Statistics) -> float:
-        """See `TaskKind.score`; the others, which cost more, are left out, as a verdict asks for hundreds."""
-        if (of := metrics.PROBABILITY_SCORES.get(self.config.metric)) is not None:
-            return of(statistics[:, 0].astype(np.int64), statistics[:, 2:])
-        return self._of_labels(statistics)[self.config.metric]
-
-    def _of_labels(self, statistics: Statistics) -> dict[str, float]:
-        gold, predicted = statistics[:, :2].astype(np.int64).T
-        return self.scores_of_matrix(metrics.confusion_matrix(gold, predicted, len(self.labels)))
-
-    def scores_of_matrix(self, matrix: NDArray[np.integer]) -> dict[str, float]:
-        """Compute the scores of labels from the number of rows [gold labels, predicted labels]."""
-        return {**metrics.scores_of(matrix, beta=self.config.beta), "macro_f1": metrics.macro_f1(matrix, of_gold=True)}
-
-    def names(self, given: Any) -> tuple[str, ...]:
-        return (self.labels[given],)
-
-    def confidences(self, predictions: Probabilities, given: NDArray[np.int64]) -> NDArray[np.float32]:
-        return np.take_along_axis(predictions, given[:, None], axis=1)[:, 0]
-
-    def details(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
-        """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
-        given = self.given(predictions, calibration)
-        sure = self.confidences(predictions, given)
-        return {
-            "confusion_matrix": metrics.confusion_matrix(rows.labels, given, len(self.labels)).tolist(),
-            "calibration_error": metrics.expected_calibration_error(sure, given == rows.labels),
-        }
-
-    def served(self, given: Any, probabilities: dict[str, float]) -> Prediction:
-        (label,) = self.names(given)
-        return Prediction(label, probabilities[label], probabilities)
-
-    def file_output(self, predicted: Prediction) -> dict[str, Any]:
-        return {"predicted": predicted.label, "probability": predicted.probability}
-
-
-class MultiLabel(TextClassifier[MultiLabelRows]):
+class MultiLabel(Classification):
     """Classification with any number of labels per row, each decided independently.
 
     Labels that reach a threshold are predicted: 0.5, unless `calibrate` finds a better one on dev.
@@ -484,7 +471,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         {"predicted": pa.list_(pa.string()), "probability": pa.list_(pa.float64()), "probabilities": _PROBABILITIES}
     )
 
-    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+    def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute binary cross-entropy or focal loss, averaged over labels (by class weights, if any) and rows.
 
         Smoothing moves targets towards 0.5.
@@ -494,6 +481,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
 
         from bertline.modeling.losses import focal_factor
 
+        logits = outputs.float()
         targets = options.smoothed(batch["labels"].to(logits.dtype))
         losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         if options.focal_gamma:
@@ -505,11 +493,11 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
             by_row = losses @ options.class_weights / options.class_weights.sum()
         return (by_row * batch["weights"]).sum() / len(by_row)
 
-    def label_counts(self, rows: MultiLabelRows) -> NDArray[np.int64]:
+    def label_counts(self, rows: Any) -> NDArray[np.int64]:
         """See `TaskKind.label_counts`; a row counts once for each of its labels."""
         return rows.labels.sum(axis=0)
 
-    def calibrate(self, rows: MultiLabelRows, predictions: Probabilities) -> Calibration:
+    def calibrate(self, rows: Any, predictions: Probabilities) -> Calibration:
         """Choose the threshold with the best score; 0.5 if no other is better."""
 
         def score(threshold: float) -> float:
@@ -518,10 +506,9 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return {THRESHOLD: max(_THRESHOLDS, key=score)}
 
     def given(self, predictions: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
-        """Return the predicted labels [N, L], 0 or 1 each."""
         return (predictions >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)
 
-    def statistics(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
+    def statistics(self, rows: Any, predictions: Probabilities, calibration: Calibration) -> Statistics:
         """Return gold labels, then predicted labels, 0 or 1 each, [N, 2 L]."""
         return np.concatenate([rows.labels, self.given(predictions, calibration)], axis=1).astype(np.float64)
 
@@ -532,13 +519,16 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         macro_f1 = metrics.multi_label_scores(gold[:, has_rows], given[:, has_rows])["macro_f1"]
         return {**metrics.multi_label_scores(gold, given), "macro_f1": macro_f1}
 
+    def score(self, statistics: Statistics) -> float:
+        return self.scores(statistics)[self.config.metric]
+
     def names(self, given: Any) -> tuple[str, ...]:
         return tuple(label for label, has in zip(self.labels, given, strict=True) if has)
 
     def confidences(self, predictions: Probabilities, given: NDArray[np.int64]) -> NDArray[np.float32]:
         return np.where(given == 1, predictions, 1 - predictions).min(axis=1)
 
-    def details(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
+    def details(self, rows: Any, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
         given = self.given(predictions, calibration)
         counts = np.stack([(rows.labels & given).sum(axis=0), given.sum(axis=0), rows.labels.sum(axis=0)], axis=1)
@@ -547,10 +537,10 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
             "calibration_error": metrics.expected_calibration_error(predictions.ravel(), rows.labels.ravel() == 1),
         }
 
-    def served(self, given: Any, probabilities: dict[str, float]) -> LabelsPrediction:
+    def served(self, given: Any, probabilities: dict[str, float]) -> Any:
         return LabelsPrediction(self.names(given), probabilities)
 
-    def file_output(self, predicted: LabelsPrediction) -> dict[str, Any]:
+    def file_output(self, predicted: Any) -> dict[str, Any]:
         probabilities = [predicted.probabilities[label] for label in predicted.labels]
         return {"predicted": list(predicted.labels), "probability": probabilities}
 

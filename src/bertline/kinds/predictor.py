@@ -110,7 +110,6 @@ class TaskPredictor(RowPredictor):
         return self.kind.file_outputs(self, *inputs)
 
     def predictions(self, rows: StoredRows) -> Any:
-        """Encode rows, count truncated ones, and return the result of `TaskKind.predict`."""
         encoded = self.kind.encode(rows, self.tokenizer)
         self.num_cut += self.kind.num_cut(encoded)
         return self.kind.predict(self.model, encoded, self.machine)

@@ -19,7 +19,7 @@ from bertline.corpus.lines import numbered_lines
 from bertline.corpus.sentences import split_sentences
 from bertline.corpus.tables import JSON_LINES, read_records, require_whole_characters
 from bertline.demo.docstrings import ModuleDocs
-from bertline.encoding.sequences import Part, Sequences, assembled, outputs_of, tensors, window_starts
+from bertline.encoding.sequences import SegmentPair, Sequences, assembled, outputs_of, tensors, window_starts
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.checked import NonNegativeInt, PositiveInt
 from bertline.foundation.errors import DataError
@@ -125,7 +125,6 @@ class EncodedQuestions:
         return (positions >= firsts) & (positions < firsts + ranges[:, 1:2] - ranges[:, :1])
 
     def batch(self, windows: NDArray[np.integer]) -> Batch:
-        """Return some windows as one batch, with `in_context` [B, S] and `labels` [B, 2]."""
         batch = self.sequences.batch(windows)
         in_context = self.in_context(windows, batch["input_ids"].shape[1])
         return {**batch, **tensors(in_context=in_context, labels=self.labels[windows])}
@@ -197,7 +196,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         layout = tokenizer.pair
         room = layout.room(config.max_length, question=most, overlap=config.window_overlap) + most
         ahead = len(layout.before) + len(layout.between)
-        parts: list[Part] = []
+        parts: list[SegmentPair] = []
         windows, labels = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, 2), dtype=np.int64)]
         for row, (text, all_ids) in enumerate(zip(rows.contexts, whole, strict=True)):
             (ids, places), question = contexts[text], all_ids[:most]
@@ -220,7 +219,6 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         return np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
 
     def soft_targets(self, model: nn.Module, encoded: EncodedQuestions, machine: Machine) -> NDArray[np.float32]:
-        """Return the logits of start and end at each token, [W, S, 2]."""
         return outputs_of(model, encoded.sequences, machine, encoded.sequences.input_ids.shape[1], 2)
 
     def compared(self, outputs: AnswerLogits, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -233,7 +231,6 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         return logits.transpose(1, 2), theirs.transpose(1, 2)
 
     def hard_loss(self, model: nn.Module, outputs: AnswerLogits, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean of the cross-entropies of start and end."""
         import torch
         import torch.nn.functional as F
 
@@ -287,17 +284,18 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         """See `TaskKind.table`. An empty text means "no answer"; its score does not depend on the threshold."""
         given = given_answers(predictions, calibration)
         no_answer = 1 / (1 + np.exp(np.clip(predictions.scores - predictions.null_scores, -50, 50)))
-        columns = {
-            "id": rows.ids,
-            "title": rows.titles,
-            "question": rows.questions,
-            "context": rows.contexts,
-            "gold": [answers[0] if answers else "" for answers in rows.answers],
-            "predicted": given,
-            "score": np.where([bool(text) for text in given], predictions.probabilities, no_answer),
-            "correct": self.statistics(rows, predictions, calibration)[:, 0],
-        }
-        return pa.table(columns)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "title": rows.titles,
+                "question": rows.questions,
+                "context": rows.contexts,
+                "gold": [answers[0] if answers else "" for answers in rows.answers],
+                "predicted": given,
+                "score": np.where([bool(text) for text in given], predictions.probabilities, no_answer),
+                "correct": self.statistics(rows, predictions, calibration)[:, 0],
+            }
+        )
 
     def is_degenerate(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration) -> bool:
         return len(rows) > 1 and len(set(given_answers(predictions, calibration))) == 1
@@ -308,7 +306,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         """Return the first sentence of the first line and, if train has unanswerable questions, no answer."""
 
         def answers(texts: list[str], starts: list[int]) -> AnswerPredictions:
-            """Equal scores for the answer and for no answer: without a threshold, the text decides."""
+            # Equal scores for the answer and for no answer: without a threshold, the text decides.
             nothing = np.zeros(len(texts))
             return AnswerPredictions(texts, np.array(starts, dtype=np.int64), nothing, nothing, nothing)
 
@@ -318,16 +316,16 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             texts = [first[context] for context in rows.contexts]
             return answers(texts, [context.find(text) for context, text in zip(rows.contexts, texts, strict=True)])
 
-        def nothing(rows: QuestionRows) -> AnswerPredictions:
-            return answers([""] * len(rows), [0] * len(rows))
-
         made = [inputs.baseline("first_sentence", "first sentence of the context", first_sentences)]
         if not all(inputs.train.answers):
-            made.append(inputs.baseline("no_answer", "always no answer", nothing))
+            made.append(
+                inputs.baseline(
+                    "no_answer", "always no answer", lambda rows: answers([""] * len(rows), [0] * len(rows))
+                )
+            )
         return made
 
     def serve(self, predictor: TaskPredictor, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
-        """Answer each question from its context; long contexts are split into overlapping windows."""
         asked, read = require_pairs(questions, contexts, ("questions", "contexts"))
         if not asked:
             return []
@@ -425,7 +423,6 @@ def given_answers(predictions: AnswerPredictions, calibration: Calibration) -> l
 
 
 def _withheld(predictions: AnswerPredictions, calibration: Calibration) -> NDArray[np.bool_]:
-    """Return whether the null score exceeds the answer's by more than the threshold, [N]."""
     return predictions.null_scores - predictions.scores > calibration.get(NO_ANSWER_THRESHOLD, np.inf)
 
 
@@ -498,7 +495,6 @@ def _scored(rows: QuestionRows, given: list[str]) -> tuple[NDArray[np.float64], 
 
 
 def _marked(context: str, gold: str, predicted: str) -> str:
-    """Return the context around the answers, with the gold and the predicted answer highlighted."""
     places: list[tuple[int, int, str]] = []
     for answer, css in ((gold, "right"), (predicted, "wrong")):
         at = context.find(answer) if answer else -1
@@ -560,7 +556,6 @@ def _articles(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, dict[Any, An
 
 
 def _member(value: Any, key: str) -> Any:
-    """Return a value of a JSON object; None if it is no object or lacks it."""
     return value.get(key) if isinstance(value, dict) else None
 
 

@@ -159,13 +159,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return outputs.squeeze(-1)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean squared error of targets scaled to [0, 1]."""
         import torch.nn.functional as F
 
         return F.mse_loss(outputs, batch["targets"])
 
     def soft_targets(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float32]:
-        """Return the scaled number of each row, [N]."""
         low, width = self._scale
         return ((self.predict(model, encoded, machine) - low) / width).astype(np.float32)
 
@@ -193,7 +191,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return np.stack([rows.numbers, predictions], axis=1)
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
-        """Return `pearson` and `spearman`, -1 to 1."""
         gold, predicted = statistics.T
         return {"pearson": pearson(gold, predicted), "spearman": spearman(gold, predicted)}
 
@@ -201,23 +198,23 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         """See `TaskKind.table`. Regression has no confidence: `score` is the absolute error as a fraction of the scale,
         and `correct` is 1 minus it."""
         distances = np.abs(predictions - rows.numbers) / self._scale[1]
-        columns = {
-            **paired_columns(rows),
-            "gold": [f"{number:.3f}" for number in rows.numbers],
-            "predicted": [f"{number:.3f}" for number in predictions],
-            "score": distances,
-            "correct": 1 - distances,
-            "gold_number": rows.numbers,
-            "predicted_number": predictions,
-        }
-        return pa.table(columns)
+        return pa.table(
+            {
+                **paired_columns(rows),
+                "gold": [f"{number:.3f}" for number in rows.numbers],
+                "predicted": [f"{number:.3f}" for number in predictions],
+                "score": distances,
+                "correct": 1 - distances,
+                "gold_number": rows.numbers,
+                "predicted_number": predictions,
+            }
+        )
 
     def details(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> dict[str, Any]:
         """Return `mean_absolute_error` on the task's scale; lower is better."""
         return {"mean_absolute_error": float(np.abs(predictions - rows.numbers).mean())}
 
     def is_degenerate(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> bool:
-        """Return whether all predictions lie within a thousandth of the scale."""
         return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * self._scale[1])
 
     # ---- baselines, answers to users, report
@@ -245,7 +242,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def serve(
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[float]:
-        """Return the number of each text or text pair, on the task's scale."""
         firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []

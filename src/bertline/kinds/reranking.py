@@ -23,6 +23,7 @@ from bertline.encoding.sequences import (
     length_sorted_batches,
     outputs_of,
     tensors,
+    unit,
 )
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
@@ -39,13 +40,12 @@ from bertline.tasks.source_files import fewest_train_rows, read_splits, same_tex
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
 
 if TYPE_CHECKING:
-    from bertline.baselines.vectors import Name, TextVectors
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.tasks.bm25 import Bm25
 
 CandidateScores = list[NDArray[np.float32]]
 """For each query, the logits of its candidates, in their order; or their first-stage scores."""
-MOST_PAIRS = 100_000
+MOST_CANDIDATES = 100_000
 """Maximum number of candidates that are read from the first rows of train, always all candidates of a query."""
 # Range of logits below which candidates differ only by rounding.
 _DEGENERATE_SPREAD = 1e-3
@@ -66,7 +66,7 @@ class RerankingTaskConfig(BaseTaskConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionCandidates:
     """A question of a table with all its candidates, in file order."""
 
     text: str
@@ -77,7 +77,6 @@ class Question:
 
     @property
     def id(self) -> str:
-        """Id of its first candidate."""
         return self.ids[0]
 
 
@@ -118,7 +117,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     @staticmethod
     def build(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build`; reads the candidates with the scores of the first stage (BM25), too."""
         from bertline.tasks.bm25 import Bm25
 
         if isinstance(config.source, AnswersSourceConfig):
@@ -143,7 +141,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return EncodedCandidates(sequences, relevant, np.cumsum([0, *map(len, rows.candidates)]))
 
     def num_cut(self, encoded: EncodedCandidates) -> int:
-        """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
         return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
 
     def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Epochs:
@@ -184,7 +181,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 
     def first_stage(self, rows: CandidateRows) -> CandidateScores:
-        """Return the first-stage scores stored with the candidates."""
         return [np.array(scores, dtype=np.float32) for scores in rows.first_scores]
 
     def statistics(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> Statistics:
@@ -210,25 +206,24 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         first = [
             ranking.trec_order(ids, scores)[:1] for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
         ]
-        columns = {
-            "id": rows.ids,
-            "query": rows.queries,
-            "gold": [
-                " | ".join(text for text, value in zip(texts, values, strict=True) if value > 0)
-                for texts, values in zip(rows.candidates, rows.relevances, strict=True)
-            ],
-            "predicted": ["".join(texts[n] for n in of) for texts, of in zip(rows.candidates, first, strict=True)],
-            "score": [float(expit(scores[of]).sum()) for scores, of in zip(predictions, first, strict=True)],
-            "correct": self.row_scores(rows, predictions, calibration),
-        }
-        return pa.table(columns)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "query": rows.queries,
+                "gold": [
+                    " | ".join(text for text, value in zip(texts, values, strict=True) if value > 0)
+                    for texts, values in zip(rows.candidates, rows.relevances, strict=True)
+                ],
+                "predicted": ["".join(texts[n] for n in of) for texts, of in zip(rows.candidates, first, strict=True)],
+                "score": [float(expit(scores[of]).sum()) for scores, of in zip(predictions, first, strict=True)],
+                "correct": self.row_scores(rows, predictions, calibration),
+            }
+        )
 
     def details(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> dict[str, Any]:
-        """Return `before`: the scores of the first-stage ranking."""
         return {"before": self.scores(self.statistics(rows, self.first_stage(rows), calibration))}
 
     def is_degenerate(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> bool:
-        """See `TaskKind.is_degenerate`: all candidates have the same score."""
         scores = np.concatenate([np.zeros(0, dtype=np.float32), *predictions])
         return len(scores) > 1 and float(np.ptp(scores)) < _DEGENERATE_SPREAD
 
@@ -236,10 +231,16 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the first stage, a linear model on what query and candidate share, and rankings by vectors."""
-        from bertline.baselines.vectors import NAMES
+        from bertline.baselines.vectors import TextVectors, rankings_by_vectors
 
-        made = [inputs.baseline("bm25", "BM25", self.first_stage), *_candidate_overlap(inputs)]
-        return made + [_on_vectors(inputs, name) for name in NAMES if inputs.encoder is not None]
+        def cosines(vectors: TextVectors, rows: CandidateRows) -> CandidateScores:
+            return [
+                unit(vectors(texts)) @ unit(vectors([query]))[0] if texts else np.zeros(0, dtype=np.float32)
+                for query, texts in zip(rows.queries, rows.candidates, strict=True)
+            ]
+
+        by_vectors = rankings_by_vectors(inputs, lambda vectors, several: [cosines(vectors, rows) for rows in several])
+        return [inputs.baseline("bm25", "BM25", self.first_stage), *_candidate_overlap(inputs), *by_vectors]
 
     def serve(
         self, predictor: TaskPredictor, queries: Sequence[str], candidates: Sequence[Sequence[str]]
@@ -311,7 +312,7 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
 
     texts: set[str] = set()
 
-    def read(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
+    def read(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[QuestionCandidates]:
         questions = read_answers(path, source, bad_rows)
         texts.update(text for each in questions for text in each.answers)
         # Where no candidate is right, no order is better than another; trec_eval skips those questions, too.
@@ -325,7 +326,7 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
     # Document frequencies come from the candidates of all splits; labels are not used.
     bm25, numbers = Bm25(sorted(texts)), {text: number for number, text in enumerate(sorted(texts))}
 
-    def stored(each: Question) -> list[Any]:
+    def stored(each: QuestionCandidates) -> list[Any]:
         scores = bm25.scores(each.text)[np.array([numbers[text] for text in each.answers])].tolist()
         return [each.id, each.text, each.ids, each.answers, each.relevances, scores, each.relevances]
 
@@ -336,13 +337,12 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
 
 
 def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, fix: str) -> None:
-    """Check that the smallest requested training set has both relevant and irrelevant candidates."""
     smallest = train.relevances[: fewest_train_rows(config, len(train))]
     found = ["right" if value > 0 else "wrong" for values in smallest for value in values]
     require_different(name, found, "candidates of train queries are", fix)
 
 
-def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
+def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[QuestionCandidates]:
     """Read the questions of a `.csv` or `.tsv` file with a header, in the order of their first row.
 
     With `quoting`, quoted fields may contain separators and line breaks. A field that begins with two backquotes or has
@@ -354,7 +354,7 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
     """
     kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
     layout = TableLayout(kind, header=True, quoting=source.quoting, encoding=source.encoding)
-    questions: dict[str, Question] = {}
+    questions: dict[str, QuestionCandidates] = {}
 
     def parse(row: TableRow) -> None:
         options = ("query_column", "text_column", "label_column")
@@ -365,7 +365,7 @@ def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> 
         relevance = relevance_of(label)
         if relevance is None:
             raise BadRow("bad_label", f"the label is {label!r}; expected 0, 1 or another whole number")
-        question = questions.setdefault(query, Question(query, [], [], []))
+        question = questions.setdefault(query, QuestionCandidates(query, [], [], []))
         question.ids.append(row.where)
         question.answers.append(text)
         question.relevances.append(relevance)
@@ -386,7 +386,7 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
     from bertline.linear.model import split_by_row
 
     ends = np.cumsum([len(candidates) for candidates in inputs.train.candidates])
-    read = inputs.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
+    read = inputs.train.first(max(1, int(np.searchsorted(ends, MOST_CANDIDATES, side="right"))))
     relevant = np.array([value > 0 for values in read.relevances for value in values], dtype=np.int64)
     if len(np.unique(relevant)) < 2:
         return []
@@ -399,11 +399,8 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
         return split_by_row(probabilities[:, 1], [len(texts) for texts in rows.candidates])
 
     title = "what query and candidate share, logistic regression"
-
-    def grid(rows: CandidateRows) -> Grid:
-        return {"": (features, REGRESSIONS)}
-
-    return [linear_baseline(inputs, "pair_features", title, (read, relevant), grid, finished=scores)]
+    grid: Grid = {"": (features, REGRESSIONS)}
+    return [linear_baseline(inputs, "pair_features", title, (read, relevant), lambda rows: grid, finished=scores)]
 
 
 def _pairs(rows: CandidateRows) -> tuple[list[str], list[str]]:
@@ -420,19 +417,3 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
         best = np.abs(scores).max(initial=0.0)
         columns.append(np.stack([scores / best if best else scores, -np.log1p(ranks)], axis=1))
     return np.concatenate(columns)
-
-
-def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
-    """Rank candidates by the cosine of their vectors with the query's."""
-    from bertline.baselines.vectors import TITLES, choices_of, unit
-
-    def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
-        return [
-            unit(vectors(texts)) @ unit(vectors([query]))[0] if texts else np.zeros(0, dtype=np.float32)
-            for query, texts in zip(rows.queries, rows.candidates, strict=True)
-        ]
-
-    what, _, title = TITLES[name]
-    choices = choices_of(name, inputs, inputs.train)
-    best = inputs.best(choices, lambda option: scores(choices[option], inputs.dev))
-    return inputs.baseline(name, title, lambda rows: scores(choices[best], rows), {what: best})

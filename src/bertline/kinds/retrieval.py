@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.encoding.sequences import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors
+from bertline.encoding.sequences import INDICES, INPUT_NAMES, Epochs, Sequences, encode_texts, outputs_of, tensors, unit
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
@@ -27,7 +27,6 @@ from bertline.tasks.source_config import BeirSourceConfig, SentencePairsSourceCo
 from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRows, SplitName, read_rows
 
 if TYPE_CHECKING:
-    from bertline.baselines.vectors import Name, TextVectors
     from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.tasks.bm25 import Bm25
 
@@ -154,13 +153,11 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return search_splits(name, config, config.source, modules)
 
     def read(self, task_folder: Path, split: SplitName) -> QueryRows:
-        """See `TaskKind.read`; also reads the collection, once."""
         if self._collection is None:
             self.use_collection(read_rows(task_folder, COLLECTION, Documents))
         return super().read(task_folder, split)
 
     def use_collection(self, documents: Documents) -> None:
-        """Set the documents to search."""
         self._collection = documents
         self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
         # Rank of each document's id among all ids in ascending order, [documents].
@@ -181,7 +178,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     @property
     def bm25(self) -> Bm25:
-        """BM25 over the collection, shared by the baseline and by hard-negative mining."""
         from bertline.tasks.bm25 import Bm25
 
         if self._bm25 is None:
@@ -201,7 +197,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return encode_texts(prefixed, None, tokenizer, max_length=self.config.max_length)
 
     def encode(self, rows: QueryRows, tokenizer: Tokenizer) -> EncodedSearch:
-        """See `TaskKind.encode`; the collection is encoded once for all splits."""
         if self._encoded is None or self._encoded[0] is not tokenizer:
             self._encoded = tokenizer, self.encode_documents(self.collection, tokenizer)
         relevant = [
@@ -213,7 +208,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return EncodedSearch(queries, self._encoded[1], relevant, [nothing] * len(rows))
 
     def lengths(self, encoded: EncodedSearch) -> NDArray[np.int64]:
-        """See `TaskKind.lengths`: lengths of queries, then of documents."""
         return np.concatenate([encoded.queries.lengths, encoded.documents.lengths])
 
     def prepared(self, model: nn.Module, encoded: EncodedSearch, rows: QueryRows, machine: Machine) -> EncodedSearch:
@@ -238,12 +232,10 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return int(encoded.documents.cut.sum())
 
     def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Epochs:
-        """See `TaskKind.training_batches`: a batch consists of (query, relevant document) pairs."""
         num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
         return pair_batches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
 
     def training_outputs(self, model: nn.Module, batch: Batch) -> list[Tensor]:
-        """Return the vectors of the batch's queries [B, H] and documents [D, H]."""
         return [
             self._comparable(model(*(batch[f"{side}_{name}"] for name in INPUT_NAMES)).float())
             for side in ("query", "document")
@@ -309,39 +301,35 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         all_ids, texts = self.collection.ids, self.collection.texts_read()
         ranked = [[all_ids[number] for number in self._ranked(predictions, row).tolist()] for row in range(len(rows))]
         relevant = [[each for each, value in judged if value > 0] for judged in _judged(rows)]
-        columns = {
-            "id": rows.ids,
-            "query": rows.queries,
-            "gold": [", ".join(ids) for ids in relevant],
-            "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
-            "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
-            "right_document": [
-                next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
-            ],
-            "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
-            "correct": self.row_scores(rows, predictions, calibration),
-        }
-        return pa.table(columns)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "query": rows.queries,
+                "gold": [", ".join(ids) for ids in relevant],
+                "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
+                "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
+                "right_document": [
+                    next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
+                ],
+                "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
+                "correct": self.row_scores(rows, predictions, calibration),
+            }
+        )
 
     def is_degenerate(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> bool:
-        """See `TaskKind.is_degenerate`: the same document comes first for every query."""
         return len(rows) > 1 and len(self.collection) > 1 and len(np.unique(predictions.documents[:, 0])) == 1
 
     def _search(
         self, model: nn.Module, encoded: EncodedSearch, machine: Machine, k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        index = self._index(model, encoded.documents, machine)
-        return index.search(self.vectors(model, encoded.queries, machine), k)
-
-    def _index(self, model: nn.Module, documents: Sequences, machine: Machine) -> VectorIndex:
-        """Return the index of the collection under these weights; the latest is cached, so that all splits share it."""
+        """Search the collection under these weights; the latest index is kept, so that all splits share it."""
         from bertline.modeling.weight_files import digest_of_weights
 
-        weights = f"{machine.precision} {digest_of_weights(model)}"
+        documents, weights = encoded.documents, f"{machine.precision} {digest_of_weights(model)}"
         if self._indexed is None or self._indexed[0] is not documents or self._indexed[1] != weights:
             self._indexed = None  # freed first, so that only one is in memory
             self._indexed = documents, weights, VectorIndex(self.vectors(model, documents, machine))
-        return self._indexed[2]
+        return self._indexed[2].search(self.vectors(model, encoded.queries, machine), k)
 
     def _comparable(self, vectors: Tensor) -> Tensor:
         import torch.nn.functional as F
@@ -357,10 +345,20 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     # ---- baselines, answers to users, report
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
-        """Return BM25, tuned on dev, and rankings by an encoder's vectors."""
-        from bertline.baselines.vectors import NAMES
+        from bertline.baselines.vectors import TextVectors, rankings_by_vectors
+        from bertline.linear.model import one_thread
 
-        return [tuned_bm25(inputs), *(_on_vectors(inputs, name) for name in NAMES if inputs.encoder is not None)]
+        texts = self.collection.texts_read()
+
+        def rankings(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
+            """Rank by the cosine, after subtracting the mean vector of the documents."""
+            of_documents = vectors(texts)
+            mean = of_documents.mean(axis=0)
+            with one_thread():
+                index = VectorIndex(unit(of_documents - mean))
+                return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
+
+        return [tuned_bm25(inputs), *rankings_by_vectors(inputs, rankings)]
 
     def serve(
         self, predictor: TaskPredictor, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
@@ -370,7 +368,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return best_hits(index, self.query_vectors(predictor, queries), row_ids(len(index)), top_k)
 
     def query_vectors(self, predictor: TaskPredictor, queries: Sequence[str]) -> NDArray[np.float32]:
-        """Encode queries of a user as vectors [n, H]; unit vectors if the similarity is cosine."""
         read = [*map(one_line, require_texts(queries, "queries"))]
         encoded = self.encode_queries(read, predictor.tokenizer)
         predictor.num_cut += int(encoded.cut.sum())
@@ -513,25 +510,3 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
         numbers, values = bm25.best(query, width)
         documents[row, : len(numbers)], scores[row, : len(numbers)] = numbers, values
     return Found(documents, scores)
-
-
-def _on_vectors(inputs: BaselineInputs, name: Name) -> Baseline:
-    """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
-    from bertline.baselines.base import Baseline
-    from bertline.baselines.vectors import TITLES, choices_of, unit
-    from bertline.linear.model import one_thread
-
-    texts = inputs.kind.collection.texts_read()
-
-    def rankings(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
-        of_documents = vectors(texts)
-        mean = of_documents.mean(axis=0)
-        with one_thread():
-            index = VectorIndex(unit(of_documents - mean))
-            return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
-
-    what, _, title = TITLES[name]
-    choices = choices_of(name, inputs, inputs.train)
-    best = inputs.best(choices, lambda option: rankings(choices[option], [inputs.dev])[0])
-    predictions = dict(zip(inputs.scored, rankings(choices[best], [*inputs.scored.values()]), strict=True))
-    return Baseline(name=name, title=title, predictions=predictions, settings={what: best})

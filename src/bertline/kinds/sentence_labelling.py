@@ -24,14 +24,14 @@ from bertline.encoding.sequences import Sequences, outputs_of, padded, tensors
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
-from bertline.kinds.base import Batch, Calibration, LossOptions, Rows, Statistics, TaskKind, list_of
+from bertline.kinds.base import Batch, Calibration, LossOptions, TaskKind, TaskRows, list_of
 from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
 from bertline.kinds.html import escape, quote, shortened, sureness
 from bertline.kinds.inputs import require_different, require_several, require_text, require_texts, row_ids
+from bertline.kinds.units import UnitLabelling
 from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 from bertline.tasks.source_files import fewest_train_rows, no_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
@@ -124,12 +124,11 @@ class EncodedSentences:
     """Whether a sentence of the document was truncated [documents]."""
 
     def batch(self, groups: NDArray[np.integer]) -> Batch:
-        """Return some groups as one batch, with their `labels`."""
         batch = self.sequences.batch(groups)
         return {**batch, **tensors(labels=self.labels[groups, : batch["input_ids"].shape[1]])}
 
 
-class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
+class SentenceReader(TaskKind[TaskRows, EncodedSentences, OfSentences]):
     """Base class of the kinds that read the sentences of a document together, and decide on each at its own [CLS].
 
     A document longer than `max_length` is read in groups of whole sentences.
@@ -171,13 +170,11 @@ class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
         return [self.served_document(*each) for each in zip(documents, predictions, strict=True)]
 
 
-class SentenceLabelling(SentenceReader[SentenceRows]):
+class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows, EncodedSentences, OfSentences]):
     """Predicts a label for each sentence. Predictions are the probabilities of each document's sentences and labels."""
 
     config_class = SentenceLabellingTaskConfig
     rows_class = SentenceRows
-    # Most sentences of a document are labelled correctly, so a single wrong one makes the document an error.
-    right_from = 1.0
     answers = (LabelledSentence,)
     output_schema = pa.schema({"labelled": list_of(text=pa.string(), label=pa.string(), probability=pa.float64())})
     asks = "Sentence labelling: which of the {} does each sentence of a document have?"
@@ -186,7 +183,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     @staticmethod
     def build(name: str, config: SentenceLabellingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
         splits, dropped = read_splits(
-            config, read_documents, same=text_of, name="document", labels=lambda row: row.label
+            config, labelled_documents, same=text_of, name="document", labels=lambda row: row.label
         )
         bad_rows = BadRows(config.source.on_bad_row)
         if not splits["train"]:
@@ -217,55 +214,37 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
     def encode(self, rows: SentenceRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.labels, tokenizer, max_length=self.config.max_length)
 
-    def label_counts(self, rows: SentenceRows) -> NDArray[np.int64]:
-        return np.bincount([label for labels in rows.labels for label in labels], minlength=len(self.labels))
-
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean cross-entropy over the sentences of the batch."""
         return options.cross_entropy(outputs, batch["labels"])
 
-    def statistics(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
-        """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
-        gold = (np.array(labels, dtype=np.int64) for labels in rows.labels)
-        return counts_of_rows(gold, (each.argmax(1) for each in predictions), len(self.labels))
+    def gold(self, rows: SentenceRows) -> list[NDArray[np.int64]]:
+        return [np.array(labels, dtype=np.int64) for labels in rows.labels]
 
-    def scores(self, statistics: Statistics) -> dict[str, float]:
-        return scores_of_counts(statistics)
+    def given(self, predictions: OfSentences, calibration: Calibration) -> list[NDArray[np.int64]]:
+        return [each.argmax(1) for each in predictions]
 
     def table(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
         texts = pa.list_(pa.string())
-        predicted = [each.argmax(1) for each in predictions]
-        columns = {
-            "id": rows.ids,
-            "text": rows.texts_read(),
-            "sentences": pa.array(rows.sentences, texts),
-            "gold": pa.array([self._names(labels) for labels in rows.labels], texts),
-            "predicted": pa.array([self._names(labels) for labels in predicted], texts),
-            "score": [float(each.max(1).mean()) for each in predictions],
-            "correct": [
-                float(np.mean(given == np.array(gold))) for given, gold in zip(predicted, rows.labels, strict=True)
-            ],
-        }
-        return pa.table(columns)
-
-    def details(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
-        """Return precision, recall and F1 of each label."""
-        return {"by_type": counts_by_label(self.statistics(rows, predictions, calibration), self.labels)}
-
-    def is_degenerate(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> bool:
-        """Return whether every sentence gets the same label."""
-        return len({int(label) for each in predictions for label in each.argmax(1)}) <= 1
-
-    def _names(self, labels: Sequence[int] | NDArray[np.integer]) -> list[str]:
-        return [self.labels[label] for label in labels]
+        given = self.given(predictions, calibration)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": rows.texts_read(),
+                "sentences": pa.array(rows.sentences, texts),
+                "gold": pa.array(self.names(self.gold(rows)), texts),
+                "predicted": pa.array(self.names(given), texts),
+                "score": [float(each.max(1).mean()) for each in predictions],
+                "correct": self.shares_right(rows, given),
+            }
+        )
 
     # ---- baselines, answers to users, report
 
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the most frequent label and linear models on n-grams, with and without context, and on vectors."""
         from bertline.baselines.linear import SVMS, Grid, linear_baseline
-        from bertline.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
+        from bertline.baselines.vectors import MODELS, MOST_ROWS, VECTOR_NAMES, VECTOR_TITLES, text_features
         from bertline.linear.features import NgramFeatures, num_rows_read
         from bertline.linear.model import split_by_row
 
@@ -294,10 +273,10 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
             fitted("word_ngrams", title, {"": _of_sentences(words)}, SVMS),
             fitted("context_ngrams", f"{title}, its neighbours and its place", {"": _in_context(words)}, SVMS),
         ]
-        for name in NAMES if inputs.encoder is not None else ():
+        for name in VECTOR_NAMES if inputs.encoder is not None else ():
             features = text_features(name, inputs, read.first(MOST_ROWS))
             of_rows = {option: _of_sentences(compute) for option, compute in features.items()}
-            made.append(fitted(name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
+            made.append(fitted(name, f"{VECTOR_TITLES[name][1]}, logistic regression", of_rows, MODELS))
         return made
 
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> list[LabelledSentence]:
@@ -308,7 +287,6 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        """Return the HTML of an error: the sentences of the document with a wrong label."""
         labelled = zip(error["sentences"], error["gold"], error["predicted"], strict=False)  # long lists are cut
         wrong = [
             f"<p>{escape(shortened(sentence))} <small>is {escape(gold)}, taken for {escape(predicted)}</small></p>"
@@ -384,7 +362,7 @@ def text_of(row: Any) -> str:
     return same_text([" ".join(row.sentences)])
 
 
-def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: BadRows) -> list[LabelledDocument]:
+def labelled_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: BadRows) -> list[LabelledDocument]:
     """Read the documents of a JSONL file, plain or gzip."""
 
     def parse(record: TableRow) -> LabelledDocument:
@@ -439,7 +417,6 @@ def _of_sentences(compute: Callable[[TextRows], Features]) -> _Read:
 
 
 def _flat(rows: SentenceRows) -> TextRows:
-    """Return the sentences of all documents as rows of their own."""
     texts = [sentence for sentences in rows.sentences for sentence in sentences]
     labels = np.array([label for of_row in rows.labels for label in of_row], dtype=np.int64)
     return TextRows([str(number) for number in range(len(texts))], texts, None, labels)

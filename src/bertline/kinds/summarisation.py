@@ -94,7 +94,6 @@ class Summarisation(SentenceReader[SummaryRows]):
 
     @staticmethod
     def build(name: str, config: SummarisationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build`; selects the target sentences, too."""
         splits, dropped = read_splits(config, read_summaries, same=text_of, name="document")
         stored = {
             split: SummaryRows.of(
@@ -110,7 +109,6 @@ class Summarisation(SentenceReader[SummaryRows]):
         return encode_documents(rows.sentences, rows.chosen, tokenizer, max_length=self.config.max_length)
 
     def label_counts(self, rows: SummaryRows) -> NDArray[np.int64]:
-        """Return the number of sentences outside and inside the summaries."""
         return np.bincount([label for chosen in rows.chosen for label in chosen], minlength=2)
 
     def trained_on(self, encoded: EncodedSentences) -> NDArray[np.int64]:
@@ -138,22 +136,22 @@ class Summarisation(SentenceReader[SummaryRows]):
     def table(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `score` is the mean probability of the chosen sentences, `correct` is ROUGE-1."""
         chosen = [*map(self._chosen, predictions)]
-        columns = {
-            "id": rows.ids,
-            "text": [" ".join(sentences) for sentences in rows.sentences],
-            "gold": rows.summaries,
-            "predicted": [_joined(*pair) for pair in zip(rows.sentences, chosen, strict=True)],
-            "score": [float(of_row[places].mean()) for of_row, places in zip(predictions, chosen, strict=True)],
-            "correct": self._rouge(rows, chosen)[:, 0],
-        }
-        return pa.table(columns)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": [" ".join(sentences) for sentences in rows.sentences],
+                "gold": rows.summaries,
+                "predicted": [_joined(*pair) for pair in zip(rows.sentences, chosen, strict=True)],
+                "score": [float(of_row[places].mean()) for of_row, places in zip(predictions, chosen, strict=True)],
+                "correct": self._rouge(rows, chosen)[:, 0],
+            }
+        )
 
     def details(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
         """Return `oracle`: the scores of the gold sentences that training uses as targets."""
         return {"oracle": self.scores(self._rouge(rows, map(np.flatnonzero, rows.chosen)))}
 
     def is_degenerate(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> bool:
-        """Return whether every sentence has the same probability, up to rounding."""
         every = np.concatenate(predictions)
         return len(every) > 1 and float(every.max() - every.min()) < 1e-4
 
@@ -182,7 +180,6 @@ class Summarisation(SentenceReader[SummaryRows]):
         return [inputs.baseline("first_sentences", "first sentences of the document", earlier_first)]
 
     def served_document(self, sentences: list[str], probabilities: NDArray[np.float64]) -> Summary:
-        """Return the best sentences of a document."""
         best = self._chosen(probabilities)
         chosen = tuple(sentences[place] for place in best)
         return Summary(" ".join(chosen), chosen, tuple(best.tolist()), tuple(probabilities[best].tolist()))

@@ -18,14 +18,14 @@ from bertline.encoding.token_marks import NUM_CASES, case_of
 from bertline.encoding.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.foundation.progress import warn
-from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, list_of
+from bertline.kinds.base import Batch, Calibration, LossOptions, list_of
 from bertline.kinds.html import escape, quote, sureness
 from bertline.kinds.inputs import require_several, require_text, require_texts
+from bertline.kinds.units import UnitLabelling
 from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conllu, tagged_rows, tagged_splits
 from bertline.tasks.entities import WORD
-from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 from bertline.tasks.source_config import ConlluSourceConfig
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
-Places = list[tuple[int, int]]
+WordPlaces = list[tuple[int, int]]
 """Start and end of each word in its text, in characters."""
 
 
@@ -62,14 +62,11 @@ class TaggedWord(NamedTuple):
     """Probability of the tag."""
 
 
-class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
+class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
     """Predicts a tag for each word, decided word by word from a softmax."""
 
     config_class: ClassVar[type[WordTaskConfig]] = TaggingTaskConfig
     rows_class = TaggedRows
-    # Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
-    right_from = 1.0
-    head = "tokens"
     file_columns = (("text", "text or texts"),)
     answers: ClassVar[tuple[type, ...]] = (TaggedWord,)
     output_schema = pa.schema(
@@ -78,7 +75,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     asks = "Tagging: which of the {} does each word have?"
     label_noun = "tag"
     measures = "the share of words with the right tag"
-    unweighted = ""
 
     @staticmethod
     def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -113,11 +109,9 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return np.flatnonzero(encoded.num_words > 0)
 
     def training_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Return the logits of the words, [B, W, L]."""
         return self.word_logits(super().training_outputs(model, batch), batch)
 
     def hard_loss(self, model: nn.Module, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Compute the mean cross-entropy over words."""
         return options.cross_entropy(outputs, batch["word_labels"])
 
     def compared(self, outputs: Tensor, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -126,15 +120,28 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         is_word = batch["word_labels"] != IGNORED_LABEL
         return outputs[is_word], theirs[is_word]
 
-    def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
-        return np.bincount(np.concatenate(self._numbers(rows)), minlength=len(self.labels))
-
     def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
-        """Decide the label of each word independently."""
         import torch
 
         log_probabilities = torch.log_softmax(self.logits_of_words(model, encoded, machine), dim=-1).double().numpy()
-        return _decided(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
+        return most_likely_tags(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
+
+    def decided(self, predictions: TagPredictions, calibration: Calibration) -> TagPredictions:
+        """Return predictions in which O, the first label, must be exp(margin) times as likely as the best other tag.
+
+        Without a margin in the calibration, and where labels are not decided word by word, nothing changes.
+        """
+        margin = calibration.get(OUTSIDE_MARGIN, 0.0)
+        if margin == 0 or not predictions.word_log_probabilities:
+            return predictions
+        return most_likely_tags(predictions.word_log_probabilities, margin)
+
+    def gold(self, rows: TaggedRows) -> list[NDArray[np.int64]]:
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        return [np.array([numbers[tag] for tag in tags], dtype=np.int64) for tags in rows.tags]
+
+    def given(self, predictions: TagPredictions, calibration: Calibration) -> list[NDArray[np.int64]]:
+        return self.decided(predictions, calibration).labels
 
     def logits_of_words(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> Tensor:
         """Return the logits of all words [T, L]; each word's come from the window with the most context around it."""
@@ -160,46 +167,20 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             return logits.gather(1, places).float()
         return word_means(logits, batch)
 
-    def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
-        """Return for each tag the number of hits, of predicted and of gold words, [N, 3 tags]."""
-        return counts_of_rows(self._numbers(rows), predictions.labels, len(self.labels))
-
-    def scores(self, statistics: Statistics) -> dict[str, float]:
-        return scores_of_counts(statistics)
-
-    def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
-        """Return precision, recall and F1 of each tag."""
-        return {"by_type": counts_by_label(self.statistics(rows, predictions, calibration), self.labels)}
-
     def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are space-separated tags, `correct` the share that is right."""
-        predictions = decided(predictions, calibration)
-        predicted = self.tags(predictions, {})
-        shares = [float(np.mean(np.array(gold) == tags)) for gold, tags in zip(rows.tags, predicted, strict=True)]
-        columns = {
-            "id": rows.ids,
-            "text": [" ".join(words) for words in rows.words],
-            "words": pa.array(rows.words, pa.list_(pa.string())),
-            "gold": [" ".join(tags) for tags in rows.tags],
-            "predicted": [" ".join(tags) for tags in predicted],
-            "score": predictions.confidences,
-            "correct": shares,
-        }
-        return pa.table(columns)
-
-    def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> bool:
-        """Return whether all words have the same label."""
-        labels = decided(predictions, calibration).labels
-        return len(np.unique(np.concatenate([*labels, np.zeros(0, dtype=np.int64)]))) <= 1
-
-    def tags(self, predictions: TagPredictions, calibration: Calibration) -> list[list[str]]:
-        """Return the labels of each row's words."""
-        return [[self.labels[number] for number in numbers] for numbers in decided(predictions, calibration).labels]
-
-    def _numbers(self, rows: TaggedRows) -> list[NDArray[np.int64]]:
-        """Return the label ids of each row's words."""
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        return [np.array([numbers[tag] for tag in tags], dtype=np.int64) for tags in rows.tags]
+        decided = self.decided(predictions, calibration)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": [" ".join(words) for words in rows.words],
+                "words": pa.array(rows.words, pa.list_(pa.string())),
+                "gold": [" ".join(tags) for tags in rows.tags],
+                "predicted": [" ".join(tags) for tags in self.names(decided.labels)],
+                "score": decided.confidences,
+                "correct": self.shares_right(rows, decided.labels),
+            }
+        )
 
     # ---- baselines, answers to users, report
 
@@ -230,13 +211,14 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             return [[] for _ in read]
         unknown = [[self.labels[0]] * len(of_text) for of_text in words]
         names = [f"texts[{index}]" for index in range(len(read))]
-        tags = decided(predictor.predictions(TaggedRows(names, names, words, unknown)), predictor.calibration)
+        rows = TaggedRows(names, names, words, unknown)
+        tags = self.decided(predictor.predictions(rows), predictor.calibration)
         return [
             self.served_words(text, places, [self.labels[number] for number in numbers], scores.tolist())
             for (text, places), numbers, scores in zip(read, tags.labels, tags.word_confidences, strict=True)
         ]
 
-    def served_words(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Any]:
+    def served_words(self, text: str, places: WordPlaces, tags: list[str], scores: list[float]) -> list[Any]:
         """Return the prediction of a text from the tag of each word and its probability."""
         return [
             TaggedWord(text[start:end], tag, start, end, score)
@@ -245,7 +227,6 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        """Return the HTML of an error: the words, and at each wrong one its tag and the tag that was given."""
 
         def word(text: str, gold: str, predicted: str) -> str:
             if gold == predicted:
@@ -283,18 +264,7 @@ class Tagging(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         )
 
 
-def decided(predictions: TagPredictions, calibration: Calibration) -> TagPredictions:
-    """Return predictions in which O, the first label, must be exp(margin) times as likely as the best other tag.
-
-    The margin is that of the calibration; without one, and where labels are not decided word by word, nothing changes.
-    """
-    margin = calibration.get(OUTSIDE_MARGIN, 0.0)
-    if margin == 0 or not predictions.word_log_probabilities:
-        return predictions
-    return _decided(predictions.word_log_probabilities, margin)
-
-
-def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -> TagPredictions:
+def most_likely_tags(word_log_probabilities: list[NDArray[np.float64]], margin: float) -> TagPredictions:
     """Choose the most likely label of each word after lowering the log probability of O by `margin`.
 
     The confidences use the original probabilities.
@@ -315,7 +285,7 @@ def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -
 
 def split_words(
     texts: Sequence[str] | Sequence[Sequence[str]], tokenizer: Tokenizer | None
-) -> list[tuple[str, Places]]:
+) -> list[tuple[str, WordPlaces]]:
     """Return each text with the places of its words; for a list of words, the words joined by spaces.
 
     What the tokenizer's cleaning, if there is one, removes from a text (control characters, for example) is no word.
@@ -323,7 +293,7 @@ def split_words(
     Raises:
         DataError: `texts` is a single string, or a list holds something other than strings.
     """
-    texts_and_places: list[tuple[str, Places]] = []
+    texts_and_places: list[tuple[str, WordPlaces]] = []
     for index, value in enumerate(require_several(texts, "texts")):
         if isinstance(value, str):
             places = [match.span() for match in WORD.finditer(require_text(value, f"texts[{index}]"))]

@@ -19,7 +19,7 @@ from bertline.encoding.word_windows import EncodedWords
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
-from bertline.kinds.tagging import OUTSIDE_MARGIN, Places, Tagging
+from bertline.kinds.tagging import OUTSIDE_MARGIN, Tagging, WordPlaces
 from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.config import WordTaskConfig
 from bertline.tasks.conll import read_conll, tagged_rows, tagged_splits
@@ -189,7 +189,6 @@ class TokenClassification(Tagging):
         return -model.crf.log_likelihood(outputs, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
 
     def predict(self, model: Any, encoded: EncodedWords, machine: Machine) -> TagPredictions:
-        """Predict labels; each word's logits come from the window with the most context around it."""
         if not self._is_crf:
             return super().predict(model, encoded, machine)
         return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded.row_starts)
@@ -206,9 +205,9 @@ class TokenClassification(Tagging):
 
     def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
         """Return words, correct words, and for each type hits, predicted and gold entities, [N, 2 + 3 types]."""
+        tags = self.names(self.given(predictions, calibration))
         shares = [
-            metrics.row_statistics(gold, predicted, self.types)
-            for gold, predicted in zip(rows.tags, self.tags(predictions, calibration), strict=True)
+            metrics.row_statistics(gold, predicted, self.types) for gold, predicted in zip(rows.tags, tags, strict=True)
         ]
         return np.array(shares).reshape(len(shares), 2 + 3 * len(self.types))
 
@@ -226,8 +225,7 @@ class TokenClassification(Tagging):
 
         return tagging_baselines(inputs, lambda counts: 0)
 
-    def served_words(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Entity]:
-        """Return the entities of a text, in text order."""
+    def served_words(self, text: str, places: WordPlaces, tags: list[str], scores: list[float]) -> list[Entity]:
         served = []
         for kind, first, last in sorted(entities(tags), key=lambda entity: entity[1]):
             start, end = places[first][0], places[last][1]

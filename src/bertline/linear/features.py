@@ -20,7 +20,7 @@ from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TaggedRows, T
 TextsRows = TextRows | MultiLabelRows | NumberRows
 Unit = Literal["word", "char", "word_and_char"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
-TITLES: dict[Unit, str] = {
+UNIT_TITLES: dict[Unit, str] = {
     "word": "word n-grams",
     "char": "character n-grams",
     "word_and_char": "word and character n-grams",
@@ -57,7 +57,6 @@ class Ngrams:
 
     @classmethod
     def fitted(cls, column: int, texts: Sequence[str], unit: Literal["word", "char"]) -> Self:
-        """Fit to the texts of train."""
         chosen: Literal["word", "char", "any_char"] = unit
         vectorizer = TfidfVectorizer(**_ANALYSES[unit], max_features=_MOST_FEATURES)
         try:
@@ -70,7 +69,6 @@ class Ngrams:
 
     @cached_property
     def vectorizer(self) -> TfidfVectorizer:
-        """Function from texts to features, as fitted."""
         vectorizer = TfidfVectorizer(**_ANALYSES[self.unit], sublinear_tf=True, vocabulary=self.vocabulary)
         vectorizer.idf_ = self.idf
         return vectorizer
@@ -148,7 +146,6 @@ class PairOverlap:
 
     @classmethod
     def fitted(cls, first: Sequence[str], second: Sequence[str]) -> Self:
-        """Fit to the texts of the pairs of train."""
         texts = [*first[:_MOST_TEXTS], *second[:_MOST_TEXTS]]
         return cls(tuple(make_pipeline(*_hashed(unit)).fit(texts)[-1].idf_ for unit in _PAIR_UNITS))
 

@@ -21,7 +21,7 @@ _WEIGHTS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RankPlaces:
     """Positions of documents in two rankings; M documents for each of N queries."""
 
     documents: NDArray[np.int64]
@@ -55,14 +55,14 @@ class Fusion:
     weight: float
     """Weight of the encoder's ranking, 0 to 1; BM25's weight is one minus it."""
 
-    def __call__(self, places: Places, num_documents: int) -> Found:
+    def __call__(self, places: RankPlaces, num_documents: int) -> Found:
         """Merge two rankings into one of as many documents as a search returns.
 
         A document scores weight / (k + rank) in each ranking that has it (Cormack et al. 2009, "Reciprocal Rank Fusion
         outperforms Condorcet and individual Rank Learning Methods", section 2); among equals, the document with the
         lower number comes first.
 
-        >>> Fusion(k=1, weight=0.5)(Places.of(np.array([[2, 0]]), np.array([[0, -1]])), 3).documents.tolist()
+        >>> Fusion(k=1, weight=0.5)(RankPlaces.of(np.array([[2, 0]]), np.array([[0, -1]])), 3).documents.tolist()
         [[0, 2, -1]]
         """
         scores = self.weight / (self.k + places.encoder + 1) + (1 - self.weight) / (self.k + places.bm25 + 1)
@@ -91,10 +91,10 @@ def combined_seeds(
     index = bm25_of(kind.collection.texts_read(), bm25.settings)
     by_words = {split: found_by(index, of_split).documents for split, of_split in rows.items()}
 
-    def places(seed: Repetition, split: SplitName) -> Places:
-        return Places.of(seed.array(plan.job, RANKING, split), by_words[split])
+    def places(seed: Repetition, split: SplitName) -> RankPlaces:
+        return RankPlaces.of(seed.array(plan.job, RANKING, split), by_words[split])
 
-    def read(fusion: Fusion, found: Places, split: SplitName) -> NDArray[np.float64]:
+    def read(fusion: Fusion, found: RankPlaces, split: SplitName) -> NDArray[np.float64]:
         return kind.statistics(rows[split], fusion(found, len(kind.collection)), {})
 
     # One seed at a time: the positions for thousands of queries take hundreds of megabytes.

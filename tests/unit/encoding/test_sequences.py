@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.encoding.sequences import _kept_of_pair, encode_texts, encode_windows, length_sorted_batches
+from bertline.kinds.classification import EncodedTexts
 
 
 def test_single_passages_and_pairs_are_laid_out_as_bert_does(tokenizer):
@@ -73,7 +74,9 @@ def ids_of(encoded, index):
 def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs, pairs):
     rows = inputs.learnable_rows(40, pairs=pairs)
     whole = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=24)
-    windows = encode_windows(rows.texts, rows.text_pairs, tokenizer, max_length=24, overlap=4)
+    windows = EncodedTexts(
+        *encode_windows(rows.texts, rows.text_pairs, tokenizer, max_length=24, overlap=4), np.zeros(0)
+    )
     assert windows.row_starts.tolist() == windows.row_of.tolist() == list(range(40))
     for name in ("input_ids", "token_type_ids", "lengths"):
         assert (getattr(whole, name) == getattr(windows.sequences, name)).all()
@@ -83,7 +86,7 @@ def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs, pairs):
 def test_windows_cover_a_text_and_share_their_overlap(tokenizer, lengths, max_length, data):
     overlap = data.draw(st.integers(0, max_length - 3))
     texts = [" ".join(f"word{place % 40}" for place in range(length)) for length in lengths]
-    windows = encode_windows(texts, None, tokenizer, max_length=max_length, overlap=overlap)
+    windows = EncodedTexts(*encode_windows(texts, None, tokenizer, max_length=max_length, overlap=overlap), np.zeros(0))
     assert windows.sequences.lengths.max() <= max_length
     assert windows.num_windows.sum() == len(windows.sequences)
     for row, text in enumerate(texts):
@@ -101,7 +104,7 @@ def test_windows_cover_a_text_and_share_their_overlap(tokenizer, lengths, max_le
 def test_of_a_pair_the_longer_text_is_read_in_chunks_beside_the_shorter_one(tokenizer, long_first):
     long, short = " ".join(f"word{place}" for place in range(30)), "word35 word36 word37"
     first, second = (long, short) if long_first else (short, long)
-    windows = encode_windows([first], [second], tokenizer, max_length=16, overlap=2)
+    windows = EncodedTexts(*encode_windows([first], [second], tokenizer, max_length=16, overlap=2), np.zeros(0))
     read = []
     for index in range(len(windows.sequences)):
         ids, types = ids_of(windows.sequences, index), windows.sequences.token_type_ids[index]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 import finished_tasks
 import tiny
 from bertline.encoding.sequences import encode_windows
+from bertline.kinds.classification import EncodedTexts
 from bertline.kinds.registry import task_kind
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -75,4 +77,5 @@ def test_documents_of_a_collection_are_counted_apart_from_queries(reader):
 @pytest.mark.parametrize(("first", "second", "cut"), [(30, 8, False), (8, 30, False), (30, 9, True), (9, 30, True)])
 def test_in_windows_only_the_shorter_of_two_long_texts_loses_tokens(reader, first, second, cut):
     texts = [finished_tasks.text(*range(first)), "word1"], [finished_tasks.text(*range(second)), "word2"]
-    assert encode_windows(*texts, reader, max_length=19, overlap=2).cut.tolist() == [cut, False]
+    windows = EncodedTexts(*encode_windows(*texts, reader, max_length=19, overlap=2), np.zeros(2))
+    assert windows.cut.tolist() == [cut, False]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import search_inputs
 import tiny
 from bertline.baselines.base import BaselineInputs
-from bertline.encoding.sequences import assemble
+from bertline.encoding.sequences import padded_sequences
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.base import HeadSettings, LossOptions
@@ -74,7 +74,7 @@ def test_no_relevant_document_is_a_hard_negative(encoder, tokenizer, hard_negati
 
 
 def search(relevant, hard_negatives, num_documents=10):
-    sequences = assemble([[2, 5 + number, 3] for number in range(num_documents)], [3] * num_documents, pad_id=0)
+    sequences = padded_sequences([[2, 5 + number, 3] for number in range(num_documents)], [3] * num_documents, pad_id=0)
     queries = sequences.take(range(len(relevant)))
     as_arrays = [[np.array(each, dtype=np.int64) for each in lists] for lists in (relevant, hard_negatives)]
     return EncodedSearch(queries, sequences, *as_arrays)

@@ -16,7 +16,7 @@ from bertline.encoders.loading import load_encoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import HeadSettings, LossOptions
-from bertline.kinds.tagging import OUTSIDE_MARGIN, _decided
+from bertline.kinds.tagging import OUTSIDE_MARGIN, most_likely_tags
 from bertline.kinds.token_classification import TokenClassification
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
@@ -210,7 +210,7 @@ class TestOutsideMargin:
             logits[:, 0] = row
             logits[np.arange(len(row)), tags] = 0.0
             of_rows.append(torch.log_softmax(torch.from_numpy(logits), dim=-1).numpy())
-        return _decided(of_rows, 0.0)
+        return most_likely_tags(of_rows, 0.0)
 
     def test_dev_chooses_the_margin_that_finds_what_argmax_misses(self):
         tagging = kind(outside_margin="dev")

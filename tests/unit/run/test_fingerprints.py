@@ -102,7 +102,7 @@ CHANGES = [
         {*each("task_data"), "sweep@summarisation", "evaluate", "export"},
     ),
     ("kinds.classification", '"most frequent labels" if', '"labels" if', {"sweep@classification"}),
-    ("kinds.retrieval", "from bertline.baselines.vectors import NAMES", "NAMES = ()", {"sweep@retrieval"}),
+    ("kinds.retrieval", "import TextVectors, rankings", "import rankings", {"sweep@retrieval"}),
 ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.sweep.fusion import Fusion, Places
+from bertline.sweep.fusion import Fusion, RankPlaces
 
 
 def dense(fusion: Fusion, encoder: np.ndarray, bm25: np.ndarray, num_documents: int) -> list[list[int]]:
@@ -38,7 +38,7 @@ def test_fusion_gives_the_order_of_the_scores_of_all_documents(data):
 
     encoder, bm25 = rankings(), rankings()
     fusion = Fusion(k=data.draw(st.sampled_from([1, 5, 60])), weight=data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])))
-    found = fusion(Places.of(encoder, bm25), num_documents)
+    found = fusion(RankPlaces.of(encoder, bm25), num_documents)
     assert found.documents.shape == found.scores.shape == (num_queries, num_documents)
     for documents, scores, expected in zip(
         found.documents.tolist(), found.scores, dense(fusion, encoder, bm25, num_documents), strict=True
