@@ -21,6 +21,7 @@ help:            ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
+	@$(BIN)/bertline plan plan.pipeline=true
 	@dvc repro
 	@$(BIN)/python -m bertline.cli.repro_end
 

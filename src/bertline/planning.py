@@ -67,6 +67,8 @@ class PlanConfig(Checked):
     """Price of one device per hour, in any currency; None omits costs."""
     corpus_tokens: Annotated[float, above(0), below(math.inf)] | None
     """Number of tokens of the text, if it is not on this machine; None looks at artifacts/ and `corpus.path`."""
+    pipeline: bool
+    """Whether to forecast the whole default pipeline on this machine, in one line, and nothing else."""
 
     def check(self) -> None:
         object.__setattr__(self, "device", self.device.lower())  # users write A100

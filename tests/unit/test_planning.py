@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertline import planning
+from bertline.cli import plan as plan_command
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
@@ -23,7 +24,7 @@ from bertline.foundation.validation import validate
 from bertline.modeling.attention_choice import AttentionDevice
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.planning import GPUS, Forecast, PlanConfig, TextSize, Training, step_memory, text_size
+from bertline.planning import GPUS, Forecast, Hardware, PlanConfig, TextSize, Training, step_memory, text_size
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.objectives.base import Mlm
 from bertline.pretraining.objectives.sentence_pairs import MlmNsp
@@ -227,6 +228,29 @@ def test_what_was_measured_elsewhere_or_on_other_models_is_not_used(changes: dic
     assert found.basis.startswith("not measured: 24.0% of 989 TFLOP/s in bf16 (data sheet)")
     assert found.slowest < 1 < found.fastest
     assert rate("tiny", device="t4").flops_per_s == pytest.approx(0.4 * 8.1e12)  # fp32
+
+
+def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {"corpus": 60.0, "pretrain": 120.0, "sweep@a": 200.0, "sweep@b": 160.0, "export": 60.0}
+    in_bf16 = {"precision": "bf16", "matmul_flops": 4e11, "runs": [{"wall_s": 720.0, "seconds": seconds}]}
+    in_fp32 = {**in_bf16, "precision": "fp32", "matmul_flops": 1e11}
+    for number, (records, bf16_flops, fp32_flops, expected) in enumerate(
+        [
+            ([in_bf16], 4e11, 4e11, (12, 2)),
+            ([in_bf16], 2e11, 2e11, (20, 4)),
+            ([in_bf16], None, 1e11, (18, 8)),  # of another precision: only pretraining is scaled
+            ([in_bf16, in_fp32], None, 1e11, (12, 2)),
+        ]
+    ):
+        for place, content in enumerate(records):
+            write_json(here / f"{number}/default_run_{place}.json", content)
+        machine = Hardware("cpu", "", bf16_flops, fp32_flops, 1e10, num_threads=2)
+        monkeypatch.setattr(plan_command, "RECORDS", here / str(number))
+        monkeypatch.setattr(planning, "this_machine", lambda asked, num_threads, machine=machine: machine)
+        found = re.findall(r"(\d+) minutes .* (\d+) of them pretraining", plan_command.default_pipeline())
+        assert found == [tuple(map(str, expected))]
 
 
 def test_the_data_rule_counts_targets_per_parameter_and_epochs() -> None:

@@ -1,14 +1,16 @@
 """plan: forecast what the current configuration needs, without a GPU."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bertline import planning
 from bertline.cli.composition import composing
+from bertline.cli.overrides import LOCAL
 from bertline.config import PipelineConfig, sections_in
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import sha256_of_json, write_json
+from bertline.foundation.files import read_json, sha256_of_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.modeling.families import FAMILIES
@@ -29,6 +31,10 @@ def plan(composed: dict[str, Any]) -> None:
     """
     asked = validate(planning.PlanConfig, composed["plan"], where="plan")
     config = sections_in(composed)
+    if asked.pipeline:
+        of_own = "Choices of your own are kept in conf/local: `bertline plan` forecasts their pretraining."
+        say(of_own if LOCAL.exists() else default_pipeline())
+        return
     if not (family := FAMILIES[config.model.family]).can("forecast"):
         raise ConfigError(
             f"model.family is {family.title}, but plan knows the memory and the operations of BERT's layers alone. "
@@ -60,4 +66,24 @@ def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[pla
     measurements = planning.read_measurements(RECORDS)
     return training, planning.forecast(
         training, hardware, text, num_devices=asked.num_devices, measurements=measurements
+    )
+
+
+def default_pipeline() -> str:
+    """Return the forecast of the default pipeline on this machine, from records of benchmarks/default_run.py.
+
+    What trains is scaled by the FLOP/s of large matrix products; reading text and writing reports is not. Between
+    precisions only pretraining is scaled: the products of fine-tuning are too small to gain from bf16.
+    """
+    machine = planning.this_machine("auto", num_threads=None)
+    precision, flops = machine.attention_device("auto").precision, machine.bf16_flops or machine.fp32_flops
+    records = [read_json(path) for path in sorted(RECORDS.glob("default_run_*.json"))]
+    record = min(records, key=lambda one: (one["precision"] != precision, abs(math.log(one["matmul_flops"] / flops))))
+    run, slower = record["runs"][0], record["matmul_flops"] / flops
+    scaled = ("pretrain", "sweep") if record["precision"] == precision else ("pretrain",)
+    added_s = sum((slower - 1) * seconds for name, seconds in run["seconds"].items() if name.startswith(scaled))
+    return (
+        f"The default pipeline takes about {max(1, round((run['wall_s'] + added_s) / 60))} minutes on this machine "
+        f"when nothing else runs ({machine.num_threads} threads, {precision}, {flops / 1e9:,.0f} GFLOP/s), "
+        f"{max(1, round(run['seconds']['pretrain'] * slower / 60))} of them pretraining. What is up to date is skipped."
     )
