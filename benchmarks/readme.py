@@ -26,7 +26,7 @@ import numpy as np
 import repository_source  # noqa: F401
 import yaml
 
-from bertline.foundation.formats import signed, with_spread
+from bertline.foundation.formats import markdown_table, signed, with_spread
 from bertline.foundation.verdicts import AS_NUMBER
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,13 +124,11 @@ def scores() -> str:
     pretrain = _metrics("pretrain")
     stages = yaml.safe_load(_text(ROOT / "dvc.lock"))["stages"]
     sweep = next(stage["params"]["params.yaml"]["sweep"] for name, stage in stages.items() if name.startswith("sweep@"))
+    loss, by_frequency = pretrain["val/mlm_loss"], pretrain["unigram_entropy"]
     rows = [
-        "| measured on held-out modules | this encoder | compared with |",
-        "|---|---|---|",
-        f"| masked words, loss | {pretrain['val/mlm_loss']:.2f} nats | "
-        f"{pretrain['unigram_entropy']:.2f} by frequency alone |",
-        f"| masked words, accuracy | {pretrain['val/mlm_accuracy']:.3f} | |",
-        f"| next sentence, accuracy | {pretrain['val/nsp_accuracy']:.3f} | 0.5 |",
+        ["masked words, loss", f"{loss:.2f} nats", f"{by_frequency:.2f} by frequency alone"],
+        ["masked words, accuracy", f"{pretrain['val/mlm_accuracy']:.3f}", ""],
+        ["next sentence, accuracy", f"{pretrain['val/nsp_accuracy']:.3f}", "0.5"],
     ]
     for task, what in recorded_tasks().items():
         found, num_seeds = systems(task), sweep["num_seeds"]
@@ -142,8 +140,8 @@ def scores() -> str:
         others = sorted((name for name in found if name not in ARMS[:2]), key=lambda name: -found[name][0])
         named = [f"{TITLES.get(name, name)} {shown[name]}" for name in others]
         measure = f"`{task}`: {what}; test {metric_of(task)} over {num_seeds} seeds"
-        rows.append(f"| {measure} | {', '.join(ours)} | {', '.join(named)} |")
-    return "\n".join(rows)
+        rows.append([measure, ", ".join(ours), ", ".join(named)])
+    return markdown_table(["measured on held-out modules", "this encoder", "compared with"], rows)
 
 
 def verdicts() -> str:
@@ -285,16 +283,14 @@ def metric_of(task: str) -> str:
 def speed() -> str:
     """Return a table of tokens per second compared with the Trainer."""
     tuned = "the Trainer tuned: bf16 where it is native, SDPA, compiled, fused AdamW, workers"
-    rows = [f"| 2 CPU cores (AMD EPYC) | bertline | the Trainer with its defaults | {tuned} |", "|---|---|---|---|"]
+    rows = []
     models = {"tiny": "2 layers of 128", "mini": "4 layers of 256"}
     for variant, how in {"": "bf16", "_precision-fp32": "fp32, held to AVX2"}.items():
         for model, what in models.items():
             found = _read(RESULTS / f"pretraining_step_amd-epyc_{model}_128{variant}.json")
-            rows.append(
-                f"| {model} ({what}), {how} | {found['tokens_per_s'] / 1e3:.0f} k tokens/s | "
-                f"{found['ratio_to_plain']:.1f} times as fast | {found['ratio_to_tuned']:.1f} times as fast |"
-            )
-    return "\n".join(rows)
+            times = [f"{found[f'ratio_to_{peer}']:.1f} times as fast" for peer in ("plain", "tuned")]
+            rows.append([f"{model} ({what}), {how}", f"{found['tokens_per_s'] / 1e3:.0f} k tokens/s", *times])
+    return markdown_table(["2 CPU cores (AMD EPYC)", "bertline", "the Trainer with its defaults", tuned], rows)
 
 
 def gpu_speed() -> str:
@@ -319,14 +315,16 @@ def learning() -> str:
         ("peer", settings["steps"], "time_s_peer", "loss_peer_equal_steps"),
         ("peer", found["steps_peer_equal_time"], "time_s_peer_equal_time", "loss_peer_equal_time"),
     )
+    what = (
+        f"{settings['model']}, sequences of {settings['length']} tokens, {len(found['seeds'])} seeds, "
+        f"{settings['threads']} CPU cores"
+    )
+    rows = [
+        [found[name], f"{steps:,.0f}", f"{found[time]:.0f} s", f"{found[loss]:.3f} nats"]
+        for name, steps, time, loss in trainings
+    ]
     lines = [
-        f"| {settings['model']}, sequences of {settings['length']} tokens, {len(found['seeds'])} seeds, "
-        f"{settings['threads']} CPU cores | steps | time | held-out loss |",
-        "|---|---|---|---|",
-        *(
-            f"| {found[name]} | {steps:,.0f} | {found[time]:.0f} s | {found[loss]:.3f} nats |"
-            for name, steps, time, loss in trainings
-        ),
+        markdown_table([what, "steps", "time", "held-out loss"], rows),
         "",
         f"With the same optimizer after equal steps the difference is {same_steps} nats "
         f"(standard error {found['same_optimizer_standard_error']:.3f});",
@@ -347,75 +345,63 @@ def false_verdicts() -> str:
         f"are called different in at most {found['false_verdicts_at_most']:.1%} of cases.",
         "Differences that are found in nine of ten sweeps, with rows in pairs:",
         "",
-        "| opponent | seeds | " + " | ".join(f"seed deviation {std:g}" for std in found["seed_stds"]) + " |",
-        "|---|---|" + "---|" * len(found["seed_stds"]),
     ]
+    rows = []
     for run in found["runs"]:
         if run["world"] == "pairs":
             opponent = ("deterministic", "with as many seeds")[run["random_arms"] - 1]
-            visible = " | ".join(f"{value:.3f}" for value in run["smallest_visible_difference"])
-            lines.append(f"| {opponent} | {run['seeds']} | {visible} |")
-    return "\n".join(lines)
+            rows.append([opponent, run["seeds"], *(f"{value:.3f}" for value in run["smallest_visible_difference"])])
+    head = ["opponent", "seeds", *(f"seed deviation {std:g}" for std in found["seed_stds"])]
+    return "\n".join([*lines, markdown_table(head, rows)])
 
 
 def scaling() -> str:
     """Return the measured steps of several processes."""
     (path,) = RESULTS.glob("scaling_*.json")
-    rows = ["| processes | link | step | of it communication |", "|---|---|---|---|"]
-    rows += [
-        f"| {row['ranks']} | {row['mbit']:g} Mbit/s | {row['step_s']:.2f} s | {row['communication_share']:.0%} |"
+    rows = [
+        [row["ranks"], f"{row['mbit']:g} Mbit/s", f"{row['step_s']:.2f} s", f"{row['communication_share']:.0%}"]
         for row in _read(path)["steps"]
         if row["ranks"] > 1
     ]
-    return "\n".join(rows)
+    return markdown_table(["processes", "link", "step", "of it communication"], rows)
 
 
 def sentences() -> str:
     """Return how well and how fast sentences are split, by what splits them."""
     record = _read(RESULTS / "sentences.json")
     f1, speed = record["f1"], record["mb_per_s"]
-    rows = [
-        "| | EWT, ends with a mark | EWT, all ends | Tatoeba, languages below 0.95 | law, bare abbreviations "
-        "| MB/s of a core |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = ["", "EWT, ends with a mark", "EWT, all ends", "Tatoeba, languages below 0.95", "law, bare abbreviations"]
+    rows = []
     titles = {"learned": "`learned`", "punkt": "Punkt (NLTK), trained on the same", "pysbd": "pysbd"}
     for system, title in titles.items():
-        of_ewt = " | ".join(f"{f1[f'ewt_test/{ends}'][system]:.3f}" for ends in ("ends_in_mark", "all"))
+        of_ewt = [f"{f1[f'ewt_test/{ends}'][system]:.3f}" for ends in ("ends_in_mark", "all")]
         tatoeba = record["tatoeba"].get(system)
         low = "" if tatoeba is None else f"{len(tatoeba['below_0.95'])} of {tatoeba['languages']}"
         bare = f1["law_held_out/bare_abbreviations"][system]
         rate = speed.get(f"wikipedia/{system}", speed["wikipedia/punkt_untrained"])
-        rows.append(f"| {title} | {of_ewt} | {low} | {bare:.1%} | {rate:.1f} |")
-    return "\n".join(rows)
-
-
-_DOMAIN_HEAD = (
-    "| test, mean over seeds | as it was | adapted | difference (95 % interval) | |",
-    "|---|---|---|---|---|",
-)
+        rows.append([title, *of_ewt, low, f"{bare:.1%}", f"{rate:.1f}"])
+    return markdown_table([*head, "MB/s of a core"], rows)
 
 
 def domain(titles: Mapping[str, str]) -> str:
     """Return the scores of encoders adapted to some domains and of the same encoder as it was, with minutes."""
-    rows, notes = list(_DOMAIN_HEAD), list[str]()
+    rows, notes = list[list[str]](), list[str]()
     for name, title in titles.items():
         record = _read(RESULTS / f"domain_{name}.json")
         rows += _domain_rows(record)
         notes += ["", *_domain_notes(title, record)]
-    return "\n".join(rows + notes)
+    head = ["test, mean over seeds", "as it was", "adapted", "difference (95 % interval)", ""]
+    return "\n".join([markdown_table(head, rows), *notes])
 
 
-def _domain_rows(record: Mapping[str, Any]) -> list[str]:
+def _domain_rows(record: Mapping[str, Any]) -> list[list[str]]:
     """Return a row of a table for each task: means before and after, their difference and its verdict."""
     rows = []
     for task, found in record["test"].items():
         before, after = (statistics.fmean(found[name]) for name in ("untouched", "adapted"))
         interval = f" ({' to '.join(map(signed, found['interval']))})" if found.get("interval") else ""
-        rows.append(
-            f"| `{task}`, {found['metric']} | {before:.3f} | {after:.3f} "
-            f"| {signed(found['difference'])}{interval} | {found['verdict'] or 'not tested'} |"
-        )
+        difference, verdict = f"{signed(found['difference'])}{interval}", found["verdict"] or "not tested"
+        rows.append([f"`{task}`, {found['metric']}", f"{before:.3f}", f"{after:.3f}", difference, verdict])
     return rows
 
 
@@ -444,15 +430,11 @@ def _domain_notes(title: str, record: Mapping[str, Any]) -> list[str]:
 def flavours() -> str:
     """Return losses and task scores of the flavours of BERT, and which of them differ from the default beyond noise."""
     record = _read(RESULTS / "flavours_amd-epyc_tiny_64.json")
-    names = [*TASKS]
-    rows = [
-        f"| flavour | steps | held-out MLM loss | {' | '.join(f'`{name}`' for name in names)} |",
-        f"|---|---|---|{'---|' * len(names)}",
-    ]
+    rows = []
     for flavour, figures in record["flavours"].items():
-        found = [figures.get(name) for name in ("mlm_loss", *names)]
+        found = [figures.get(name) for name in ("mlm_loss", *TASKS)]
         cells = ["" if each is None else with_spread(each["mean"], each["std"]) for each in found]
-        rows.append(f"| {flavour} | {figures['steps']:,} | {' | '.join(cells)} |")
+        rows.append([flavour, f"{figures['steps']:,}", *cells])
     differ = []
     for pair, of_tasks in record["verdicts"].items():
         first, second = pair.split(" - ")
@@ -465,26 +447,23 @@ def flavours() -> str:
         f"mean ± standard deviation over {record['seeds']} seeds. Beyond the noise of seeds and rows: "
         f"{'; '.join(differ) or 'nothing'}. All other differences are none."
     )
-    return "\n".join([*rows, "", note])
+    head = ["flavour", "steps", "held-out MLM loss", *(f"`{name}`" for name in TASKS)]
+    return "\n".join([markdown_table(head, rows), "", note])
 
 
 def flavour_rates() -> str:
     """Return the score on dev of each flavour by learning rate, and for ELECTRA by the weight of the detector."""
-    rows = [
-        "| flavour | minutes | other choices than in the table above | steps | `docs_library` on dev |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for name in ("minutes-1.0_seeds-1_split-dev", "seeds-1_split-dev"):
         record = _read(RESULTS / f"flavours_amd-epyc_tiny_64_{name}.json")
         for arm, figures in record["flavours"].items():
             flavour, *choices = [each for each in arm.split("+") if each != "runtime.compile=off"]
             if flavour != "teacher":
                 texts = [f"`{each}`" for each in choices] or ["none"]
-                score = f"{figures['docs_library']['mean']:.3f}"
-                rows.append(
-                    f"| {flavour} | {record['minutes']:g} | {', '.join(texts)} | {figures['steps']:,} | {score} |"
-                )
-    return "\n".join(rows)
+                score, steps = f"{figures['docs_library']['mean']:.3f}", f"{figures['steps']:,}"
+                rows.append([flavour, f"{record['minutes']:g}", ", ".join(texts), steps, score])
+    head = ["flavour", "minutes", "other choices than in the table above", "steps", "`docs_library` on dev"]
+    return markdown_table(head, rows)
 
 
 def distil() -> str:
@@ -516,14 +495,14 @@ def serving() -> str:
         "st_onnx_int8": "sentence-transformers, ONNX in int8",
         "st_openvino": "sentence-transformers, OpenVINO",
     }
-    rows = ["| ms a text | short, single | short, many | long, single | long, many |", "|---|---|---|---|---|"]
+    rows = []
     for side, title in sides.items():
         times = record["ms_per_text"][side]
         cells = []
         for length in ("short", "long"):
             best = min(ms for case, ms in times.items() if case.startswith(length))
             cells += [f"{times[f'{length}_1']:.1f}", f"{best:.1f}"]
-        rows.append(f"| {' | '.join([title, *cells])} |")
+        rows.append([title, *cells])
     threads, peers = record["threads"], record["versions"]["peers"]
     return "\n".join(
         [
@@ -533,7 +512,7 @@ def serving() -> str:
             f"`model.onnx` is {record['ratio']['mean']:.2f} times as fast as sentence-transformers' ONNX, the int8 "
             f"file for this processor {record['ratio_int8']['mean']:.2f} times as fast as theirs.",
             "",
-            *rows,
+            markdown_table(["ms a text", "short, single", "short, many", "long, single", "long, many"], rows),
         ]
     )
 
@@ -554,11 +533,11 @@ def look() -> str:
     """Return how long `bertline look` takes, and how large its page is."""
     record = _read(RESULTS / "look.json")
     titles = {"default": "the default encoder", "bert_base": "BERT-base's shape", "bert_large": "BERT-large's shape"}
-    rows = ["| encoder | tokens | whole command | page |", "|---|---|---|---|"]
-    for name, title in titles.items():
-        one = record[name]
-        rows.append(f"| {title} | {one['tokens']} | {one['median_s']:.1f} s | {one['bytes'] / 1e6:.2f} MB |")
-    return "\n".join(rows)
+    rows = [
+        [title, record[name]["tokens"], f"{record[name]['median_s']:.1f} s", f"{record[name]['bytes'] / 1e6:.2f} MB"]
+        for name, title in titles.items()
+    ]
+    return markdown_table(["encoder", "tokens", "whole command", "page"], rows)
 
 
 def heads() -> str:
@@ -567,7 +546,7 @@ def heads() -> str:
     shapes = [f"({one['layers']} layers of {one['heads']} heads)" for one in encoders]
     titles = ("default encoder", "all-MiniLM-L6-v2")
     head = [f"{title} {shape}" for title, shape in zip(titles, shapes, strict=True)]
-    rows = [["", *head], ["---"] * (1 + len(head))]
+    rows = []
     verdicts = {"better": "best head beats the best offset", "not shown": "within noise", "worse": "below the offset"}
     for verdict, title in verdicts.items():
         names = [[n for n, row in one["relations"].items() if row["verdict"] == verdict] for one in encoders]
@@ -582,7 +561,7 @@ def heads() -> str:
     parsers = {"encoder": "parsing by all heads", "random_weights": "random weights", "next_word": "next word"}
     for name, title in parsers.items():
         rows.append([title, *(f"{one['parsing'][name]['accuracy']:.1%}" for one in encoders)])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(["", *head], rows)
 
 
 def terabyte() -> str:
@@ -591,38 +570,32 @@ def terabyte() -> str:
     sizes = sorted(record["sizes"].values(), key=lambda size: size["input_bytes"])
     small, large = sizes[0], sizes[-1]
     gigabytes = large["input_bytes"] / 1e9
-    took = f"processor time of {gigabytes:.1f} GB"
-    rows = [
-        f"| stage | {took} | of it in one process | memory of a process | 1 TB on 1,024 cores |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for stage in ("corpus", "tokenizer", "examples"):
         one = large[stage]
         alone_s = one["processor_s"] * one["planning_share"]
         shared_s = (one["processor_s"] - alone_s) * 1000 / gigabytes
-        rows.append(
-            f"| {stage} | {one['processor_s']:.0f} s | {alone_s:.0f} s | {one['memory_bytes'] / 2**20:.0f} MiB "
-            f"({record['memory_ratio'][stage]:.2f} times that for {small['input_bytes'] / 1e9:.1f} GB) | "
-            f"{shared_s / 1024 / 60:.1f} min, and what one process does |"
-        )
-    return "\n".join(rows)
+        ratio = f"{record['memory_ratio'][stage]:.2f} times that for {small['input_bytes'] / 1e9:.1f} GB"
+        memory = f"{one['memory_bytes'] / 2**20:.0f} MiB ({ratio})"
+        on_many = f"{shared_s / 1024 / 60:.1f} min, and what one process does"
+        rows.append([stage, f"{one['processor_s']:.0f} s", f"{alone_s:.0f} s", memory, on_many])
+    took = f"processor time of {gigabytes:.1f} GB"
+    head = ["stage", took, "of it in one process", "memory of a process", "1 TB on 1,024 cores"]
+    return markdown_table(head, rows)
 
 
 def large_rows() -> str:
     """Return the memory of fine-tunings on large files, by epoch."""
     found = _read(RESULTS / "large_rows.json")
-    lines = [
-        f"Two seeds side by side, rows of 75 bytes, a BERT of 2 layers of 64 ({found['device']}):",
-        "",
-        "| rows | file | both processes, by epoch | the larger one at its largest | time |",
-        "|---|---|---|---|---|",
-    ]
+    table = []
     for rows, one in found["rows"].items():
         epochs = ", ".join(f"{size / 1e9:.2f} GB" for size in one["epochs"])
         largest = f"{one['largest_process'] / 1e9:.1f} GB, while opponents are fitted"
         size = f"{one['csv_bytes'] / 1e6:.0f} MB"
-        lines.append(f"| {int(rows):,} | {size} | {epochs} | {largest} | {one['wall_s'] / 60:.0f} min |")
-    return "\n".join(lines)
+        table.append([f"{int(rows):,}", size, epochs, largest, f"{one['wall_s'] / 60:.0f} min"])
+    told = f"Two seeds side by side, rows of 75 bytes, a BERT of 2 layers of 64 ({found['device']}):"
+    head = ["rows", "file", "both processes, by epoch", "the larger one at its largest", "time"]
+    return f"{told}\n\n{markdown_table(head, table)}"
 
 
 _FEW_LABELS = {"bertline": "`bertline finetune`", "setfit": "SetFit", "frozen": "frozen vectors", "tfidf": "TF-IDF"}
@@ -645,19 +618,17 @@ def few_labels() -> str:
     for name, systems in found["settings"].items():
         if systems.keys() >= _FEW_LABELS.keys():
             whole[name.rsplit(" ", 1)[0]].append(systems)
-    lines = [
-        f"| rows a class | set | draws | {' | '.join(_FEW_LABELS.values())} |",
-        f"|---|---|---|{'---|' * len(_FEW_LABELS)}",
-    ]
+    rows = []
     for size, name in ((size, name) for size in (8, 16, 64) for name in _FEW_LABELS_SETS):
         if draws := whole.get(f"{name} {size}"):
             scores = [f"{statistics.fmean(one[system]['score'] for one in draws):.3f}" for system in _FEW_LABELS]
-            lines.append(f"| {size} | {_FEW_LABELS_SETS[name]} | {len(draws)} | {' | '.join(scores)} |")
+            rows.append([size, _FEW_LABELS_SETS[name], len(draws), *scores])
     told = [_few_labels_means(f"these {found['summary']['num_settings']} settings", found["summary"])]
     for key, name in {"single_texts": "of single texts", "unseen": "of unseen sets"}.items():
         if number := found["summary"][key]["num_settings"]:
             told.append(_few_labels_means(f"the {number} {name}", found["summary"][key]))
-    return "\n".join([*lines, "", *told])
+    table = markdown_table(["rows a class", "set", "draws", *_FEW_LABELS.values()], rows)
+    return "\n".join([table, "", *told])
 
 
 def _few_labels_means(settings: str, figures: Mapping[str, Any]) -> str:
