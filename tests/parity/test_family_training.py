@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import finetuning_inputs
 import tiny
-from bertline.encoders.loading import load_encoder, load_model, save_model
+from bertline.encoders.loading import load_model, save_model
 from bertline.encoders.wrapped import model_section
 from bertline.finetuning import embedding_rows
 from bertline.finetuning.finetune import fine_tune
@@ -253,20 +253,6 @@ def test_layers_are_frozen_and_decayed_from_the_top(family: str, tmp_path: Path)
     assert not any("embeddings" in name for name in trained)
     assert all(weight.requires_grad for weight in model.bert.layers[-1].parameters())
     assert num_layers == 1 or not any(weight.requires_grad for weight in model.bert.layers[0].parameters())
-
-
-@pytest.mark.parametrize("family", WRAPPED)
-def test_attentions_of_every_layer_are_shown(family: str, tmp_path: Path) -> None:
-    encoder: Any = load_encoder(folder_of(family, tmp_path / "encoder")).eval()
-    ids = torch.randint(5, 40, (1, 7))
-    with torch.no_grad():
-        detail = encoder.forward_in_detail(ids, torch.zeros_like(ids))
-        again = encoder(ids, torch.zeros_like(ids)).hidden_states
-    assert len(detail.layers) == 2 and len(detail.hidden_states) == 3
-    for layer in detail.layers:
-        assert layer.probabilities.shape == (1, 2, 7, 7)
-        torch.testing.assert_close(layer.probabilities.sum(-1), torch.ones(1, 2, 7))
-    torch.testing.assert_close(detail.hidden_states[-1], again, atol=1e-5, rtol=0)
 
 
 def test_modernbert_s_head_of_pretraining_begins_that_of_a_classifier(tmp_path: Path) -> None:

@@ -39,13 +39,13 @@ LanguageModel: TypeAlias = "MaskedLanguageModel | WrappedMaskedLM"
 Head = Literal["sequence", "pair", "tokens", "answers", "vectors", "mlm", "detector"]
 """What a model computes: a label of a text (`sequence`) or of two (`pair`), labels of tokens, start and end of an
 answer, the vector of a text, tokens of blanks, tokens that were replaced (ELECTRA)."""
+# Class of each head in an adopted family, and prefixes of the weights that a new head draws.
 _CLASSES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "sequence": (BertForSequenceClassification, ("classifier.",)),
     "pair": (BertForSequenceClassification, ("classifier.",)),
     "tokens": (BertForTokenClassification, ("classifier.",)),
     "answers": (BertForQuestionAnswering, ("qa_outputs.",)),
 }
-"""Class of each head in an adopted family, and prefixes of the weights that a new head draws."""
 
 
 def load_model(

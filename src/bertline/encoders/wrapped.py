@@ -22,7 +22,7 @@ from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import EncodedInDetail, EncoderOutput, LanguageModelOutput
-from bertline.modeling.checkpoint import MLM_HEAD, POSITIONS, WEIGHTS_NAME, WRAPPER, Checkpoint, architecture_in
+from bertline.modeling.checkpoint import MLM_HEAD, POSITIONS, WEIGHTS_NAME, WRAPPER, Checkpoint, model_config_in
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in
 from bertline.modeling.heads import AnswerLogits
@@ -41,8 +41,8 @@ _CLASSES = {
     "detector": transformers.ElectraForPreTraining,
     "encoder": transformers.AutoModel,
 }
+# Name of ALBERT's head of sentence order.
 _SENTENCE_ORDER = "sop_classifier"
-"""Name of ALBERT's head of sentence order."""
 Dropouts = tuple[float, float]
 """Dropout rates of hidden states and of attention."""
 
@@ -273,21 +273,6 @@ def load_wrapped_encoder(checkpoint: Checkpoint, *, dropout_probs: Dropouts | No
     return _loaded(checkpoint, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)[1]
 
 
-def start_language_model(
-    config: ModelConfig, tokenizer: Tokenizer, head: str, checkpoint: Checkpoint | None, *, seed: int
-) -> WrappedMaskedLM:
-    """Return a model to pretrain, a checkpoint's or one with random weights; `head` as in `load_wrapped`.
-
-    A head that the checkpoint lacks is random.
-    """
-    if checkpoint is None:
-        return new_language_model(config, tokenizer, head, seed=seed)
-    is_new = not checkpoint.has(MLM_HEAD)
-    dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-    model: Any = load_wrapped(checkpoint, head, num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
-    return model
-
-
 def start_replaced_token(
     config: ModelConfig, tokenizer: Tokenizer, generator_width: float, checkpoint: Checkpoint | None, *, seed: int
 ) -> WrappedReplacedToken:
@@ -300,8 +285,8 @@ def start_replaced_token(
         sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
         narrow: Any = {name: int(getattr(config, name) * generator_width) for name in sizes}
         narrower = replace(config, **narrow, own={**config.own, **narrow})
-        detector = new_language_model(config, tokenizer, "pretraining", seed=seed)
-        generator = new_language_model(narrower, tokenizer, "mlm", seed=seed_for(seed, GENERATOR))
+        detector = start_language_model(config, tokenizer, "pretraining", None, seed=seed)
+        generator = start_language_model(narrower, tokenizer, "mlm", None, seed=seed_for(seed, GENERATOR))
         return WrappedReplacedToken(detector.hf, detector.bert, generator)
     folder = checkpoint.folder / GENERATOR
     if not folder.is_dir():
@@ -317,8 +302,16 @@ def start_replaced_token(
     return WrappedReplacedToken(hf, encoder, read)
 
 
-def new_language_model(config: ModelConfig, tokenizer: Tokenizer, head: str, *, seed: int) -> WrappedMaskedLM:
-    """Return a masked language model with weights drawn as transformers draws them; `head` as in `load_wrapped`."""
+def start_language_model(
+    config: ModelConfig, tokenizer: Tokenizer, head: str, checkpoint: Checkpoint | None, *, seed: int
+) -> WrappedMaskedLM:
+    """Return a model to pretrain: a checkpoint's, whose head is random if it lacks one, or one that transformers draws;
+    `head` as in `load_wrapped`."""
+    if checkpoint is not None:
+        is_new = not checkpoint.has(MLM_HEAD)
+        dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+        read: Any = load_wrapped(checkpoint, head, num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
+        return read
     ids = {
         "pad_token_id": tokenizer.pad_id,
         "bos_token_id": tokenizer.cls_id,
@@ -359,7 +352,7 @@ def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
         near = difflib.get_close_matches(name, settings, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise ArtifactError(f"model.{name} is not a setting of {family.title} in transformers.{hint}")
-    config = architecture_in(family.config_to_bert({**settings, **own, "architectures": None}), family, "model")
+    config = model_config_in(family.config_to_bert({**settings, **own, "architectures": None}), family, "model")
     return {**asdict(config), "own": own if family.wrapping is not None else {}}
 
 

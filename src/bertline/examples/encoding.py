@@ -20,7 +20,7 @@ from bertline.examples.store import Array, mapped, token_id_dtype
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
 from bertline.foundation.seeds import seed_for
-from bertline.tokenization.tokenizer import EncodedSentences, Tokenizer, sentence_encoder
+from bertline.tokenization.tokenizer import SentenceIds, Tokenizer, sentence_encoder
 
 COUNTED = (
     "documents", "documents/no_tokens", "sentences", "sentences/no_tokens", "tokens", "characters",
@@ -259,7 +259,7 @@ def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Arra
 
 
 @lru_cache(maxsize=1)
-def _encoder(folder: Path) -> tuple[Tokenizer, Callable[[Sequence[str]], EncodedSentences]]:
+def _encoder(folder: Path) -> tuple[Tokenizer, Callable[[Sequence[str]], SentenceIds]]:
     tokenizer = Tokenizer.load(folder)
     return tokenizer, sentence_encoder(tokenizer, token_id_dtype(tokenizer.vocab_size))
 

@@ -22,10 +22,10 @@ from bertline.kinds.classification import Prediction
 from bertline.kinds.inputs import require_text, require_texts, row_ids
 from bertline.kinds.predictor import LinearTaskPredictor, TaskPredictor
 from bertline.kinds.retrieval import Hit, Retrieval, VectorIndex, best_hits
+from bertline.modeling.config import Pooling
 from bertline.modeling.families import FAMILIES
 from bertline.modeling.heads import pooled
 from bertline.modeling.text_vectors import TextVectorModules
-from bertline.tasks.config import Pooling
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import MASK
 

@@ -170,7 +170,6 @@ class BertModel(nn.Module):
         return None if self.pooler is None else self._pooler_activation(self.pooler(first))
 
     def _before_last_layer(self, hidden_states: Tensor, scope: Scope) -> Tensor:
-        """Return the input of the last layer."""
         for layer in self.layers[:-1]:
             hidden_states = layer(hidden_states, scope)
         return hidden_states
@@ -269,7 +268,6 @@ class MaskedLanguageModel(nn.Module):
         return self.mlm_head(states, self.bert.word_embeddings)
 
     def _read(self, encoded: EncoderOutput) -> LanguageModelOutput:
-        """Apply the heads."""
         mlm_logits = self.mlm_logits(encoded.hidden_states)
         if self.nsp_head is None:
             return LanguageModelOutput(mlm_logits)

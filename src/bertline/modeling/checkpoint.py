@@ -33,11 +33,11 @@ WRAPPER = r"^(?:module\.|_orig_mod\.)+"
 _INDEX_NAME = "model.safetensors.index.json"
 _PICKLE_NAMES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = ("F32", "F16", "BF16", "F64")
+# Types of values of config.json, where it has them.
 _TYPES = {
     "model_type": str, "architectures": list, "id2label": dict, "problem_type": str,
     "vocab_size": int, "pad_token_id": int, "max_position_embeddings": int, "num_hidden_groups": int,
 }  # fmt: skip
-"""Types of values of config.json, where it has them."""
 _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -55,7 +55,7 @@ _OPTIONAL = {
     "layer_norm_eps": 1e-12,
 }
 
-Architecture = Literal["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"]
+_Architecture = Literal["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +89,7 @@ class Checkpoint:
             folder=folder,
             family=family,
             settings=settings,
-            config=architecture_in(settings, family, where),
+            config=model_config_in(settings, family, where),
             vocab_size=settings["vocab_size"],
             pad_token_id=settings.get("pad_token_id") or 0,
         )
@@ -162,7 +162,7 @@ class Checkpoint:
         return sum(math.prod(shape) for name, shape in self.shapes.items() if name != DECODER)
 
     @property
-    def architecture(self) -> Architecture:
+    def architecture(self) -> _Architecture:
         """The most complete class that the weights support: old config.json files name none, or a lesser one."""
         declared = self.settings.get("architectures") or ()
         if self.has("classifier.weight") and "BertForSequenceClassification" in declared:
@@ -245,7 +245,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return mapping
 
 
-def architecture_in(settings: Mapping[str, Any], family: Family, where: str) -> ModelConfig:
+def model_config_in(settings: Mapping[str, Any], family: Family, where: str) -> ModelConfig:
     """Return the architecture that a config.json with BERT's keys describes.
 
     Optional keys that are missing, as in old checkpoints, get the values of the reference code.
@@ -304,7 +304,6 @@ def _without_wrappers(keys: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files that have the weights of a folder."""
     if (folder / WEIGHTS_NAME).is_file():
         return [folder / WEIGHTS_NAME]
     if (folder / _INDEX_NAME).is_file():

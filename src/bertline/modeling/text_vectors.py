@@ -26,6 +26,7 @@ _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"
 _SAVE_AGAIN = "Save the folder again: SentenceTransformer(FOLDER).save_pretrained(NEW)"
 _FREE = object()
 _SENTENCE = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+# Settings of each kind of module that are computed here, and their only value where there is one.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "Transformer": {
         "max_seq_length": _FREE, "do_lower_case": _FREE, "transformer_task": "feature-extraction",
@@ -39,7 +40,6 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "Dense": {**dict.fromkeys(("in_features", "out_features", "bias", "activation_function"), _FREE), **_SENTENCE},
     "Normalize": _SENTENCE,
 }  # fmt: skip
-"""Settings of each kind of module that are computed here, and their only value where there is one."""
 _IDENTITY = "torch.nn.modules.linear.Identity"
 _ACTIVATIONS = {"Identity": nn.Identity, "Tanh": nn.Tanh, "ReLU": nn.ReLU, "GELU": nn.GELU, "Sigmoid": nn.Sigmoid}
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from bertline.foundation.errors import ArtifactError, MachineError
-from bertline.foundation.files import cannot_write
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import write_atomically
 from bertline.modeling.checkpoint import DECODER, POSITIONS, Checkpoint
 
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
@@ -46,20 +46,8 @@ def write_weights(weights: Mapping[str, Tensor], target: Path) -> None:
         MachineError: The folder is full or cannot be written.
     """
     contiguous = {name: tensor.detach().float().cpu().contiguous() for name, tensor in weights.items()}
-    temporary = target.with_name(f".{target.name}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch()
-        mode = temporary.stat().st_mode & 0o777
-        # transformers checks the `format` entry.
-        save_file(contiguous, temporary, metadata={"format": "pt"})
-        temporary.chmod(mode)  # safetensors creates files that only the owner can read
-        temporary.replace(target)
-    except (OSError, SafetensorError) as error:
-        if target.parent.is_dir():
-            temporary.unlink(missing_ok=True)
-        reason = error if isinstance(error, OSError) else OSError(str(error))
-        raise MachineError(cannot_write(target, reason)) from error
+    # transformers checks the `format` entry.
+    write_atomically(target, save(contiguous, metadata={"format": "pt"}))
 
 
 def read_weights(source: Checkpoint | Path, *, with_output: bool) -> dict[str, Tensor]:

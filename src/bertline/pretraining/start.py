@@ -34,14 +34,14 @@ _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "init
 # Weights with a row for each token; the output layer has the embeddings and a bias of its own.
 _EMBEDDINGS, _BIAS = "bert.embeddings.word_embeddings.weight", "mlm_head.bias"
 
+# Largest distance between two tokens that co-occur; a pair counts for one over its distance (GloVe, section 4.2).
 _WINDOW = 5
-"""Largest distance between two tokens that co-occur; a pair counts for one over its distance (GloVe, section 4.2)."""
+# Power of the frequencies of contexts, without which rare contexts have the largest values (Levy et al. 2015).
 _CONTEXT_SMOOTHING = 0.75
-"""Power of the frequencies of contexts, without which rare contexts have the largest values (Levy et al. 2015)."""
+# Pairs that count for less are left out: the rarest, three quarters of all.
 _FEWEST_COUNTS = 1.0
-"""Pairs that count for less are left out: the rarest, three quarters of all."""
+# About how many tokens are counted, in batches from all of the text: more would cost minutes.
 _MOST_TOKENS = 1 << 26
-"""About how many tokens are counted, in batches from all of the text: more would cost minutes."""
 _BATCH_TOKENS = 1 << 22
 _POWER_ITERATIONS = 4
 _Counts = Any  # a sparse matrix of scipy, which has no types and is imported where used

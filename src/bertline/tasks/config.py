@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 from bertline.foundation.checked import Checked, NonNegativeInt, PositiveFloat, PositiveInt, at_least
 
-Pooling = Literal["mean", "cls"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoiceSpace(Checked):

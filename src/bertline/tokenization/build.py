@@ -162,7 +162,6 @@ def _user_word_facts(occur: Mapping[str, int], known: Collection[str]) -> dict[s
 
 
 def _folder_of(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Path:
-    """Return the folder, or the `vocab.txt`, that the configuration names."""
     assert config.path is not None  # the configuration refuses it
     path = Path(config.path).expanduser()
     return path if path.is_file() else resolve_folder(config.path, config.revision)
@@ -255,7 +254,6 @@ def marks_lost(text: CorpusText) -> dict[str, float]:
 
 
 def _warn_of_unknown(quality: Mapping[str, Any]) -> None:
-    """Say how much of the text becomes [UNK], where it is much, why, and what helps."""
     if max(quality["unknown_character_rate"], quality["unknown_rate"]) < _MUCH_UNKNOWN:
         return
     message = (

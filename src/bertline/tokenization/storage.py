@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json, write_atomically, write_json
+from bertline.foundation.files import read_json, read_object, write_atomically, write_json
 from bertline.tokenization.vocabulary import TOKEN_ROLES
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ TOKENIZER_FILES = (
 
 # Keys in which other libraries record the original location of a tokenizer.
 _PLACES = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
+# Maximum sequence length of every published BERT (Devlin et al. 2018, A.2).
 _MODEL_MAX_LENGTH = 512
-"""Maximum sequence length of every published BERT (Devlin et al. 2018, A.2)."""
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
@@ -62,7 +62,7 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
     for path in present:
         shutil.copyfile(path, target / path.name)
     path = target / "tokenizer_config.json"
-    before = read_json(path) if path.is_file() else {}
+    before = read_object(path, missing_ok=True)
     # Local paths, of this or another machine; and the inputs, which depend on the model.
     left_out = (*_PLACES, "model_input_names") if (target / "config.json").is_file() else _PLACES
     settings = {name: value for name, value in before.items() if name not in left_out} | _input_names(target)
@@ -80,7 +80,7 @@ def add_tokenizer_json(folder: Path) -> None:
     from bertline.tokenization.tokenizer import Tokenizer
 
     path = folder / "tokenizer_config.json"
-    before = read_json(path) if path.is_file() else {}
+    before = read_object(path, missing_ok=True)
     save_tokenizer(Tokenizer.load(folder), folder)
     write_json(path, read_json(path) | before)
 
@@ -88,10 +88,10 @@ def add_tokenizer_json(folder: Path) -> None:
 def _input_names(folder: Path) -> dict[str, list[str]]:
     """Return the setting that makes transformers give the second text of a pair a token type of its own exactly where
     the folder's model has two: a `BertTokenizer` always does, an `AlbertTokenizer` never."""
-    config = folder / "config.json"
-    if not config.is_file():
+    config = read_object(folder / "config.json", missing_ok=True)
+    if not config:
         return {}
-    if read_json(config).get("type_vocab_size", 0) < 2:
+    if config.get("type_vocab_size", 0) < 2:
         return {"model_input_names": ["input_ids", "attention_mask"]}
     from bertline.tokenization.tokenizer import Tokenizer  # here: reading the names of the files must stay quick
 

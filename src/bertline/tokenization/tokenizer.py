@@ -99,11 +99,9 @@ class Tokenizer:
             self.backend.no_truncation()  # MiniLM's, for example, truncates at 128
             self.backend.no_padding()
         of_token = self.backend.get_vocab(with_added_tokens=True)
-        vocab = [""] * (max(of_token.values()) + 1)
-        for token, index in of_token.items():
-            vocab[index] = token
-        self.vocab = tuple(vocab)
-        self.vocab_size = len(vocab)
+        token_of = {index: token for token, index in of_token.items()}
+        self.vocab = tuple(token_of.get(index, "") for index in range(max(token_of) + 1))
+        self.vocab_size = len(self.vocab)
         self.special_tokens = special
         """Tokens for padding, unknown, start, end and mask, as this vocabulary spells them."""
         self.mask_token = special[-1]
@@ -354,17 +352,17 @@ def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:
 _say_once = cache(say)
 _BLOCK_OF_TEXTS = 10_000
 
-EncodedSentences = tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]
+SentenceIds = tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]
 """[tokens] the ids of all sentences, concatenated, and [sentences] the number of tokens of each."""
 
 
-def sentence_encoder(tokenizer: Tokenizer, dtype: npt.DTypeLike) -> Callable[[Sequence[str]], EncodedSentences]:
+def sentence_encoder(tokenizer: Tokenizer, dtype: npt.DTypeLike) -> Callable[[Sequence[str]], SentenceIds]:
     """Return a function that encodes sentences to the ids of `Tokenizer.encode_literally`.
 
     WordPiece is nanotoken's, many times as fast. The ids are of an unsigned `dtype` that holds every one.
     """
 
-    def encode(sentences: Sequence[str]) -> EncodedSentences:
+    def encode(sentences: Sequence[str]) -> SentenceIds:
         encoded = tokenizer.encode_literally(sentences)
         lengths = np.fromiter(map(len, encoded), np.int64, count=len(encoded))
         return np.fromiter(itertools.chain.from_iterable(encoded), dtype), lengths
@@ -378,7 +376,7 @@ def sentence_encoder(tokenizer: Tokenizer, dtype: npt.DTypeLike) -> Callable[[Se
     content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
     wordpiece = WordPieceTokenizer.from_json(json.dumps(content | {"post_processor": None}))
 
-    def encode_wordpiece(sentences: Sequence[str]) -> EncodedSentences:
+    def encode_wordpiece(sentences: Sequence[str]) -> SentenceIds:
         # In this thread: engines have a process for each core.
         ids, bounds = wordpiece.encode_batch(sentences, add_special_tokens=False, parallel=False)
         return ids.astype(dtype), np.diff(bounds)

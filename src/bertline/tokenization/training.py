@@ -28,8 +28,8 @@ from bertline.tokenization.vocabulary import (
 )
 
 _Places = npt.NDArray[np.int64]
+# Pairs as numbers: that of the left symbol times 2**32, plus that of the right one.
 _Keys = npt.NDArray[np.int64]
-"""Pairs as numbers: that of the left symbol times 2**32, plus that of the right one."""
 _BITS = 32
 _GONE = -1
 
@@ -120,14 +120,11 @@ class Merger:
 
     def _change(self, keys: _Keys, differences: npt.NDArray[np.int64]) -> None:
         """Add differences to the counts of pairs; a pair may stand there several times."""
-        if not len(keys):
-            return
-        order = np.argsort(keys)
-        ordered = keys[order]
-        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        totals = np.add.reduceat(differences[order], starts)
+        distinct, places = np.unique(keys, return_inverse=True)
+        totals = np.zeros(len(distinct), np.int64)
+        np.add.at(totals, places, differences)
         counts, names = self._pair_counts, self._names
-        for pair, difference in zip(ordered[starts].tolist(), totals.tolist(), strict=True):
+        for pair, difference in zip(distinct.tolist(), totals.tolist(), strict=True):
             counts[pair] = count = counts.get(pair, 0) + difference
             if difference > 0:
                 heapq.heappush(self._queue, (-count, names[pair >> _BITS], names[pair & ((1 << _BITS) - 1)], pair))
@@ -139,13 +136,10 @@ def _keys(left: _Keys | int, right: _Keys | int) -> _Keys:
 
 def _groups(keys: _Keys) -> list[tuple[int, _Places]]:
     """Return the distinct keys, each with the indices at which it stands."""
-    if not len(keys):
-        return []
     order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    bounds = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True]))).tolist()
-    distinct = ordered[bounds[:-1]].tolist()
-    return [(key, order[start:stop]) for key, start, stop in zip(distinct, bounds, bounds[1:], strict=False)]
+    distinct, starts = np.unique(keys[order], return_index=True)
+    stops = [*starts[1:], len(keys)]
+    return [(key, order[start:stop]) for key, start, stop in zip(distinct.tolist(), starts, stops, strict=False)]
 
 
 def _without_overlaps(places: _Places, after: _Places) -> _Places:

@@ -200,7 +200,6 @@ def read_vocab_file(path: Path) -> tuple[str, ...]:
 
 
 def _tokens_of(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
-    """Return the tokens of a `tokenizer.json` in the order of their ids."""
     model = content.get("model") or {}
     if model.get("type") != "WordPiece":
         raise DataError(f"{path}: the model is {model.get('type')!r}, expected 'WordPiece', the kind that BERT has.")

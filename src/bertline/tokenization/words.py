@@ -12,10 +12,10 @@ from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, 
 
 _KEY = "tokenizer.user_words"
 _JOINERS = "\u200c\u200d"
+# What stands for the space before a word in byte-level and in SentencePiece vocabularies.
 _SPACES = ("\u0120", "\u2581")
-"""What stands for the space before a word in byte-level and in SentencePiece vocabularies."""
+# First bytes of UTF-8 from U+4000 to U+9FFF and from U+20000 to U+2FFFF, as byte-level tokens write them.
 _CHINESE_BYTES = re.compile("[\xe4-\xe9]|\xf0[\xa1-\xaf\u0142\u0143]")
-"""First bytes of UTF-8 from U+4000 to U+9FFF and from U+20000 to U+2FFFF, as byte-level tokens write them."""
 
 
 def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequence[str]]) -> dict[str, bool]:
@@ -46,17 +46,18 @@ def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequen
         parts = list(words_of(word))
         whole = "".join(parts)
         is_split[whole] = len(parts) > 1
-        if not whole:
-            problem = "has no characters that BERT reads"
-        elif len(word.split()) > 1 or (any(map(_is_chinese, whole)) and len(whole) > 1):
-            problem = "is more than one word: text is split at spaces and around Chinese characters first"
-        elif whole.startswith(CONTINUATION) or whole.upper() in SPECIAL_TOKENS:
-            problem = "stands for something else in a vocabulary (a continued word, or a special token)"
-        elif len(whole) > MAX_WORD_CHARACTERS:
-            problem = f"has {len(whole)} characters; a word has at most {MAX_WORD_CHARACTERS}"
-        else:
-            continue
-        raise DataError(f"{where}: {word!r} {problem}. Leave it out, or write it in another way.")
+        is_several = len(word.split()) > 1 or (any(map(_is_chinese, whole)) and len(whole) > 1)
+        problems = {
+            "has no characters that BERT reads": not whole,
+            "is more than one word: text is split at spaces and around Chinese characters first": is_several,
+            "stands for something else in a vocabulary (a continued word, or a special token)": (
+                whole.startswith(CONTINUATION) or whole.upper() in SPECIAL_TOKENS
+            ),
+            f"has {len(whole)} characters; a word has at most {MAX_WORD_CHARACTERS}": len(whole) > MAX_WORD_CHARACTERS,
+        }
+        for problem, is_so in problems.items():
+            if is_so:
+                raise DataError(f"{where}: {word!r} {problem}. Leave it out, or write it in another way.")
     return is_split
 
 

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.tokenization.counting import count_words
-from bertline.tokenization.tokenizer import EncodedSentences, Tokenizer, bert_normalizer, sentence_encoder
+from bertline.tokenization.tokenizer import SentenceIds, Tokenizer, bert_normalizer, sentence_encoder
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdeéxyzABCÉßσς'.,-[]#$½你好ㄱ한"
@@ -38,22 +37,10 @@ CHARACTERS = st.one_of(
 TEXTS = st.one_of(st.text(CHARACTERS), st.text(" abcx#[]"), st.sampled_from(["[MASK] [SEP][CLS]", "ab[UNK]ab ##ab"]))
 
 
-def encoded(encoder: Callable[[list[str]], EncodedSentences], texts: list[str]) -> list[list[int]]:
+def encoded(encoder: Callable[[list[str]], SentenceIds], texts: list[str]) -> list[list[int]]:
     ids, lengths = encoder(texts)
     ends = np.cumsum(lengths)
     return [ids[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
-
-
-@pytest.mark.parametrize("every_s", [0.0, 10.0])
-def test_an_encoding_that_takes_long_says_how_many_blocks_are_done(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], every_s: float
-) -> None:
-    monkeypatch.setattr("bertline.foundation.progress._LINE_EVERY_S", every_s)
-    monkeypatch.setattr("bertline.tokenization.tokenizer._BLOCK_OF_TEXTS", 2)
-    assert len(TOKENIZERS[0].encode_literally(["one", "two", "three"])) == 3
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.startswith("encoding 3 texts, blocks: ") for line in lines] == ([] if every_s else [True] * 3)
-    assert every_s or "1 of 2" in lines[0]
 
 
 @settings(max_examples=200)
