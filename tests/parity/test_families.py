@@ -299,7 +299,7 @@ def test_special_tokens_in_a_text_are_text_but_for_the_mask_of_fill_mask(encoder
 def test_every_kind_of_task_is_trained_saved_and_opened_by_transformers(encoders, family, name, tmp_path) -> None:
     has_types = family in (*ROBERTA, "electra", "albert")
     if (name == "marked" and family != "electra") or (name == "cased" and not has_types):
-        with pytest.raises(ConfigError, match="Set shared_tokens: plain"):
+        with pytest.raises(ConfigError, match="Set shared_tokens=plain"):
             made = finish(name, tmp_path, encoders[family])
             made.kind.encode(made.rows, Tokenizer.load(made.folder))
         return

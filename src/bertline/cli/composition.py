@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hydra
 import yaml
@@ -27,15 +27,12 @@ from bertline.cli.overrides import (
     refuse_unused,
     registered_tasks,
     sections_of,
-    with_arguments,
     with_saved_choices,
 )
 from bertline.cli.project import conf_folder
 from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.foundation.files import plain_error
-from bertline.foundation.formats import printable
 from bertline.run.provenance import running_under_dvc
-from bertline.run.stopping import end_if_unread, in_one_line
+from bertline.run.stopping import errors_in_one_line, in_one_line
 from bertline.stages.base import Stage
 from bertline.training.environment import use_training_environment
 
@@ -153,23 +150,14 @@ def run_composed(
     """Compose a file of conf/ with overrides, and call a function with it; `-m` does so for each combination."""
 
     @functools.wraps(run)
-    def with_plain_errors(composed: DictConfig) -> None:
+    def job(composed: DictConfig) -> None:
         # Hydra would print a line of its own about an error that leaves this function.
-        try:
+        with errors_in_one_line(), explaining(arguments, config, ignored):
             refuse_unread(given_overrides(), config, ignored)
             content = plain(composed)
             if config == "config":  # commands with tasks of their own call it themselves
                 refuse_unused(content, given_overrides())
             run(content)
-        except ConfigError as error:
-            fail(_explained(str(error), config))
-        except BertlineError as error:
-            fail(with_arguments(str(error), config))
-        except (OSError, UnicodeEncodeError) as error:
-            end_if_unread()
-            if (explained := plain_error(error)) is None:
-                raise
-            fail(str(explained))
 
     logging.getLogger("faiss").setLevel(logging.WARNING)  # Hydra's logging would show how it is loaded
     arguments = quoted_where_needed(arguments)
@@ -180,7 +168,7 @@ def run_composed(
     with explaining(arguments, config, ignored):
         if running_under_dvc():  # Hydra would print a traceback
             loaded(Path("params.yaml"))
-        hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(with_plain_errors)()
+        hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=config)(job)()
 
 
 @contextmanager
@@ -200,24 +188,17 @@ def composed_in_python(config: str, overrides: Sequence[str], ignored: Collectio
 
 @contextmanager
 def explaining(overrides: Sequence[str], config: str = "config", ignored: Collection[str] = ()) -> Iterator[None]:
-    """Turn what Hydra raises when the block composes into a ConfigError that says what was meant."""
+    """Say in errors of the configuration, and of Hydra, what was meant and which saved choices they are about."""
     try:
         yield
     except yaml.YAMLError as error:
         raise ConfigError(unreadable_yaml(error, str(conf_folder()))) from error
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        explanation = explain_failed_composition(error, overrides, config, ignored)
-        if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
-            raise  # an error of ours
-        raise ConfigError(_explained(explanation or str(error), config)) from error
-
-
-def _explained(message: str, config: str) -> str:
-    message = with_arguments(message, config)
-    return with_saved_choices(message) if sections_of(config) else message  # saved choices are of the sections
-
-
-def fail(message: str) -> NoReturn:
-    """Print a message about an error, and exit with status 1."""
-    print(f"error: {printable(message)}", file=sys.stderr, flush=True)
-    sys.exit(1)
+    except (ConfigError, HydraException, OmegaConfBaseException, ValueError) as error:
+        message = str(error)
+        if not isinstance(error, ConfigError):
+            explanation = explain_failed_composition(error, overrides, config, ignored)
+            if explanation is None and not isinstance(error, HydraException | OmegaConfBaseException):
+                raise  # an error of ours
+            message = explanation or message
+        # Saved choices are of the sections.
+        raise ConfigError(with_saved_choices(message) if sections_of(config) else message) from error

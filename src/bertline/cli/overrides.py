@@ -113,15 +113,8 @@ def with_saved_choices(message: str) -> str:
     if not LOCAL.exists() or str(LOCAL) in message:
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
-    # Another option of a group may not have the section that was saved for the one before.
-    unknown = [f"{name}." for name in re.findall(r"([\w.]+) is not a known key", message)]
     # A group has a short name (model), which may also be a folder of a path in the message, or a part of its name.
-    named = [
-        key
-        for key in saved_choices(content)
-        if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)
-        or any(f"{key.rpartition('@')[2]}.".startswith(section) for section in unknown)
-    ]
+    named = [key for key in saved_choices(content) if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)]
     if not named:
         return message
     unset = f"bertline configure --unset {' '.join(named)}"
@@ -131,7 +124,6 @@ def with_saved_choices(message: str) -> str:
 _MOST = 3
 # Keys of one section have much in common, so whole keys must be closer than difflib's 0.6.
 _CLOSE = 0.8
-_VALUES = "true|false|null|error|skip|ignore|repair|plain|truncate|windows|linear|softmax"
 
 
 def sections_of(config: str) -> set[str]:
@@ -145,12 +137,6 @@ def arguments_of(config: str) -> list[str]:
     """Return the keys that a file in conf/ has besides its sections."""
     content: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / f"{config}.yaml"))
     return list(keys_of({key: value for key, value in content.items() if key not in ("defaults", "hydra")}))
-
-
-def with_arguments(message: str, config: str) -> str:
-    """Return a message with `KEY=VALUE`, as on the command line, where it says `KEY: VALUE` of an argument."""
-    keys = "|".join(arguments_of(config))
-    return re.sub(rf"(?<![\w./-])({keys}): (?=(?:{_VALUES})\b)", r"\1=", message)
 
 
 def refuse_unread(overrides: Sequence[str], config: str, ignored: Collection[str] = ()) -> None:
@@ -212,10 +198,6 @@ def explain_failed_composition(
 ) -> str | None:
     """Return what a failed composition (ValueError: for a key inside a list) says about a key that does not exist; None
     if it failed for another reason."""
-    for one in overrides:
-        key, equals, value = one.partition("=")
-        if (dotted := re.sub(r"\[(\d+)\]", r".\1", key)) != key:
-            return f"{key} cannot be read: the number of a list's entry follows a dot: {dotted}{equals}{value}"
     if isinstance(error, OverrideParseException):
         return _how_to_quote(error)
     if isinstance(error, MissingConfigException) and error.options:
@@ -227,8 +209,8 @@ def explain_failed_composition(
     if refused is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
         return None
     # Without the groups that were given, keys of the chosen members would be missing.
-    pairs = [(one, *one.partition("=")[::2]) for one in overrides]
-    groups = [one for one, key, value in pairs if "," not in value and ("@" in key or (conf_folder() / key).is_dir())]
+    keys = {one: one.partition("=")[0] for one in overrides}
+    groups = [one for one, key in keys.items() if "@" in key or (conf_folder() / key).is_dir()]
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(conf_folder()), version_base="1.3"):
@@ -236,19 +218,18 @@ def explain_failed_composition(
     except (HydraException, OmegaConfBaseException):
         return None  # it is a group that was mistyped
     known = [key for key in keys_of(composed) if key.partition(".")[0] not in ignored]
-    values = {key: value for one, key, value in pairs if one not in groups and one[0] not in "+~"}
-    unknown = refused[1] if refused else next((key for key in values if key not in known), None)
-    if unknown is None:
+    plain = [key for one, key in keys.items() if one not in groups and one[0] not in "+~"]
+    unknown = refused[1] if refused else next((key for key in plain if key not in known), None)
+    if unknown is None or unknown in known:
         return None
-    if unknown in known:  # a plain override would be merged into it
-        value = values.get(unknown, "{...}")
-        return f"{unknown} does not have all of these keys. To replace it: '~{unknown}' '+{unknown}={value}'"
     return f"{unknown} is no key of the configuration.{suggestion(unknown, known)}"
 
 
 def _how_to_quote(error: OverrideParseException) -> str:
     """Return what to write instead of an override whose value has characters that mean something to Hydra."""
     key, equals, value = error.override.partition("=")
+    if (dotted := re.sub(r"\[(\d+)\]", r".\1", key)) != key:
+        return f"{key} cannot be read: the number of a list's entry follows a dot: {dotted}{equals}{value}"
     quoted = value.strip("'\"").replace("'", "\\'")
     problem = f"{error.override} cannot be read: {error.message.splitlines()[0]}."
     if not equals:

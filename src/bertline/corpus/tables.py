@@ -45,7 +45,7 @@ def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: 
         raise ValueError(f"separator must be one character, found {separator!r}")
     if max_fields is not None and (max_fields < 1 or quoting):
         raise ValueError(
-            f"max_fields must be at least 1 and is for files without quoting (quoting: false), found {max_fields} with "
+            f"max_fields must be at least 1 and is for files without quoting (quoting=false), found {max_fields} with "
             f"quoting: {str(quoting).lower()}"
         )
 
@@ -220,7 +220,7 @@ def _delimited_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> I
                     raise DataError(f"{part.path}:{number}: {problem}, in a row over {num_lines} lines. {_QUOTES}")
                 advice = "Quote the separators and quotes inside texts, or set the separator that the file has."
                 if len(cells) > (width or 0):
-                    advice += " Of the rows of a task, extra_fields: ignore reads the first fields alone."
+                    advice += " Of the rows of a task, extra_fields=ignore reads the first fields alone."
                 yield _bad_row(part, number, policy, "wrong_width", problem, text, advice)
         undecodable = False
     yield from waiting

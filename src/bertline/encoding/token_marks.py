@@ -57,7 +57,7 @@ def add_marked_types(encoder: Encoder, num_marks: int) -> None:
     if old is None:
         raise ConfigError(
             f"marked tokens are token types, and an encoder of the family {encoder.config.family} has none. Set "
-            "shared_tokens: plain and word_case: plain, or take an encoder with token types."
+            "shared_tokens=plain and word_case=plain, or take an encoder with token types."
         )
     num_types = NUM_SEGMENT_TYPES * (1 + num_marks)
     if old.num_embeddings >= num_types:
@@ -113,8 +113,8 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
     """
     if not tokenizer.is_wordpiece:
         raise ConfigError(
-            "shared_tokens: marked needs BERT's tokenizer, with a token type for each text of a pair. Set "
-            "shared_tokens: plain, or take a BERT encoder."
+            "shared_tokens=marked needs BERT's tokenizer, with a token type for each text of a pair. Set "
+            "shared_tokens=plain, or take a BERT encoder."
         )
     specials = set(tokenizer.special_ids)
     marks = np.zeros_like(sequences.token_type_ids)

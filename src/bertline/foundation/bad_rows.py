@@ -59,7 +59,7 @@ class BadRows:
         problems = [problem for problem, _ in self._errors]
         hints = [*dict.fromkeys(advice for _, advice in self._errors if advice)]
         if self._option:
-            hints.append(f"({self._option}: skip leaves such rows out and counts them.)")
+            hints.append(f"({self._option}=skip leaves such rows out and counts them.)")
         if self.num_errors == 1:
             raise DataError(" ".join([*problems, *hints]))
         first = f"; the first {_MOST_NAMED}" if self.num_errors > _MOST_NAMED else ""

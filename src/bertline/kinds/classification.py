@@ -108,15 +108,15 @@ class ClassificationTaskConfig(BaseTaskConfig):
         self.check_two_labels(self.labels)
         for key in () if self.multi_label else ("label_separator", "label_columns"):
             if getattr(self.source, key, None) is not None:
-                raise ValueError(f"source.{key} is for several labels per row; set multi_label: true or leave it null")
+                raise ValueError(f"source.{key} is for several labels per row; set multi_label=true or leave it null")
         if self.shared_tokens == "marked" and not self.reads_pairs:
             raise ValueError(
-                "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"
+                "shared_tokens=marked is for pairs of texts; name source.text_pair_column, or set shared_tokens=plain"
             )
         # In a pair, the longer text may get only half of the sequence. `Layout.room` is exact.
         if self.long_texts == "windows" and self.window_overlap >= (self.max_length - 3) // 2:
             raise ValueError(
-                f"window_overlap must be below half of max_length with long_texts: windows, found "
+                f"window_overlap must be below half of max_length with long_texts=windows, found "
                 f"{self.window_overlap} with max_length {self.max_length}"
             )
 
@@ -573,7 +573,7 @@ def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleD
 def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits, dropped: Counter[str]) -> list[str]:
     train = splits["train"]
     if config.multi_label and max((len(row.label) for row in train), default=2) < 2:
-        advice = "With several in a cell, give source.label_separator; with one a row, set multi_label: false."
+        advice = "With several in a cell, give source.label_separator; with one a row, set multi_label=false."
         warn(f"tasks.{name}: no train row has two labels. {advice}")
     if config.labels is not None:
         return list(map(label_in, config.labels))

@@ -54,7 +54,7 @@ class RegressionTaskConfig(BaseTaskConfig):
         if not self.low < self.high:
             raise ValueError(f"low must be below high, found {self.low} and {self.high}")
         if self.head == "cosine" and self.source.text_pair_column is None:
-            raise ValueError("head cosine compares two texts; name source.text_pair_column, or take head: linear")
+            raise ValueError("head cosine compares two texts; name source.text_pair_column, or take head=linear")
         if getattr(self.source, "label_separator", None) is not None:
             raise ValueError("source.label_separator is for several labels per row; a regression task has one number")
 

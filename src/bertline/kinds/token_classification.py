@@ -56,7 +56,7 @@ class TokenClassificationTaskConfig(WordTaskConfig):
 
     def check(self) -> None:
         if self.outside_margin == "dev" and self.head == "crf":
-            raise ValueError("outside_margin: dev is for head: softmax; a CRF decides on whole label sequences")
+            raise ValueError("outside_margin=dev is for head=softmax; a CRF decides on whole label sequences")
         for key in ("text_pair_column", "label_columns", "label_pattern", "label_separator", "extra_tests"):
             if getattr(self.source, key, None):
                 raise ValueError(f"source.{key} is for labels of texts, not for spans or tags; leave it out")
@@ -148,7 +148,7 @@ class TokenClassification(Tagging):
     def unused_options(self) -> dict[str, str]:
         if self.config.head == "softmax":
             return super().unused_options
-        reason = "a CRF scores whole label sequences (head: softmax heeds it)"
+        reason = "a CRF scores whole label sequences (head=softmax heeds it)"
         return {**super().unused_options, **dict.fromkeys(("class_weights", "label_smoothing"), reason)}
 
     # ---- the model

@@ -6,13 +6,14 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.files import plain_error
+from bertline.foundation.formats import printable
 from bertline.foundation.signals import RECEIVED, receive_signals
 
 
@@ -58,11 +59,18 @@ def stop_on_signals() -> None:
 def in_one_line(run: Callable[[], int | None]) -> NoReturn:
     """Run a command and exit with its status; errors of the user and signals end it with one line."""
     stop_on_signals()
-    try:
+    with errors_in_one_line():
         require_home()
         status = run()
         sys.stdout.flush()
         sys.exit(status)
+
+
+@contextmanager
+def errors_in_one_line() -> Iterator[None]:
+    """End this process with one line on an error of the user, or a signal, in the block."""
+    try:
+        yield
     except BrokenPipeError:
         end_if_unread()
         raise  # it is another pipe, or a socket
@@ -72,7 +80,7 @@ def in_one_line(run: Callable[[], int | None]) -> NoReturn:
         plain = error if isinstance(error, BertlineError) else plain_error(error)
         if plain is None:
             raise
-        print(f"error: {plain}", file=sys.stderr, flush=True)
+        print(f"error: {printable(str(plain))}", file=sys.stderr, flush=True)
         sys.exit(1)
 
 

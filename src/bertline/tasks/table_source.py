@@ -234,7 +234,7 @@ class OneLabel(SeveralLabels):
             raise BadRow(
                 "several_labels",
                 f"the label is a list ({value!r:.80})",
-                "Set multi_label: true if rows have several labels.",
+                "Set multi_label=true if rows have several labels.",
             )
         if not (label := self.word(value)):
             raise BadRow("empty_label", "the label is empty")

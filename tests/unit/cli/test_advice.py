@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from bertline.cli import configure as configure_module
 from bertline.cli import finetune, predict
-from bertline.cli.overrides import refuse_unread, with_arguments
+from bertline.cli.overrides import refuse_unread
 from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS, given_files
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.kinds.build import build_task
@@ -51,8 +51,7 @@ def answered(folder: Path, arguments: list[str]) -> str:
         name, task, own_paths = finetune.asked_task(asked, given)
         build_task(name, validated(name, task), NO_PACKAGES, folder / "rows")
     except BertlineError as error:
-        message = finetune.in_the_users_terms(str(error), name, own_paths, asked["task"])
-        return with_arguments(message, "finetune")
+        return finetune.in_the_users_terms(str(error), name, own_paths, asked["task"])
     finally:
         patch.undo()
     return ""
@@ -210,12 +209,6 @@ def configure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         return capsys.readouterr().out
 
     return run
-
-
-def test_an_experiment_that_cannot_leave_out_tasks_is_not_advised(configure: Callable[..., str]) -> None:
-    said = configure("tasks=[]")
-    assert "valid" in said and "dvc exp run" not in said and "--save" in said
-    assert max(map(len, said.splitlines())) <= 200
 
 
 def test_the_overrides_of_an_advised_experiment_compose_as_dvc_reads_them(configure: Callable[..., str]) -> None:

@@ -231,7 +231,7 @@ class TestOutsideMargin:
     def test_it_is_off_unless_asked_for_and_refused_with_a_crf(self):
         some = TaggedRows(["a"], ["a"], [["x"]], [["B-PER"]])
         assert kind().calibrate(some, self.of_log_odds([[0.5]], [[3]])) == {}
-        with pytest.raises(ValueError, match="outside_margin: dev is for head: softmax"):
+        with pytest.raises(ValueError, match="outside_margin=dev is for head=softmax"):
             kind(head="crf", outside_margin="dev")
 
 

@@ -110,7 +110,7 @@ def test_a_line_that_cannot_be_used_is_named_or_its_sentence_left_out_and_counte
     line, message = BAD_LINES[reason]
     content = f"Ada B-PER\n\nin O\n{line}\n\nruns O\n"
     changes = {"separator": "whitespace", "tag_column": -1, "types": ("LOC", "PER")}
-    with pytest.raises(DataError, match=f"{message}.*on_bad_row: skip"):
+    with pytest.raises(DataError, match=f"{message}.*on_bad_row=skip"):
         read(content, **changes)
     bad_rows = BadRows("skip")
     assert [s.words for s in read(content, bad_rows, **changes)] == [("Ada",), ("runs",)]

@@ -230,7 +230,7 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
             (OneLabel(None, None, None), none, "empty_label", "the label is empty")
             for none in (" ", None, float("nan"))
         ),
-        (OneLabel(None, None, None), ["a"], "several_labels", "multi_label: true"),
+        (OneLabel(None, None, None), ["a"], "several_labels", "multi_label=true"),
         (OneLabel(None, None, None), {"a": 1}, "unknown_label", "expected a word"),
         (OneLabel(None, None, ["no", "yes"]), -1, "unknown_label", "set it to null"),
         (OneLabel(COARSE, None, None), "NUM", "label_without_pattern", "source.label_pattern"),
@@ -280,7 +280,7 @@ def test_the_first_ten_bad_rows_are_named_with_their_number_and_each_advice_once
     first, *named, last = str(error.value).splitlines()
     assert first == "1,234 rows are invalid; the first 10:"
     assert named == [f"a.csv:{line}: empty." for line in range(1, 11)]
-    assert last == "Fix it. Fill it. (source.on_bad_row: skip leaves such rows out and counts them.)"
+    assert last == "Fix it. Fill it. (source.on_bad_row=skip leaves such rows out and counts them.)"
     BadRows("error").end()
 
 

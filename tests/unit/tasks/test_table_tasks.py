@@ -157,7 +157,7 @@ def test_a_bad_row_is_an_error_with_its_place_or_is_counted(
     with pytest.raises(DataError) as error:
         built(config())
     assert "rows.tsv:2" in str(error.value) and says in str(error.value)
-    assert "on_bad_row: skip" in str(error.value)
+    assert "on_bad_row=skip" in str(error.value)
     manifest = read_task_manifest(built(config(on_bad_row="skip")))
     assert manifest["dropped"] == {reason: 1}
     assert sum(manifest["counts"].values()) == 60
@@ -167,7 +167,7 @@ def test_a_bad_row_is_an_error_with_its_place_or_is_counted(
 def test_a_text_that_is_none_is_an_error_with_its_line_or_is_counted(tmp_path, task, table_source, built, text):
     rows = [json.dumps({"text": text, "label": label}) for text, label in labelled(60)]
     (tmp_path / "rows.jsonl").write_text("\n".join([rows[0], f'{{"text": {text}, "label": "a"}}', *rows[1:]]))
-    with pytest.raises(DataError, match=r"rows\.jsonl:2: .*on_bad_row: skip"):
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: .*on_bad_row=skip"):
         built(task(table_source(tmp_path / "rows.jsonl")))
     manifest = read_task_manifest(built(task(table_source(tmp_path / "rows.jsonl", on_bad_row="skip"))))
     assert manifest["dropped"] == {"half_character" if "ud800" in text else "wrong_type": 1}
