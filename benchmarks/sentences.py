@@ -28,7 +28,7 @@ import pysbd
 from records import HERE, keep, parser_of
 
 from bertline.corpus.document import clean
-from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
+from bertline.corpus.sentences.learned import LearnedSplitter, counts_of_words, learn
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name
 
@@ -125,7 +125,7 @@ def punkt(texts: Iterable[str]) -> Split:
 
 def learned(texts: Iterable[str]) -> Split:
     """Learn from paragraphs."""
-    return LearnedSplitter.of(learn(count(texts))).split
+    return LearnedSplitter.of(learn(counts_of_words(texts))).split
 
 
 @cache

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bertline.corpus.document import clean, duplicate_key
 from bertline.corpus.preparation import split_document
 from bertline.corpus.quality.cleaning import _BROKEN, _WORD, broken_words, count_forms, divided_words, wanted_forms
-from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, count, learn, nothing_learned
+from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, counts_of_words, learn, nothing_learned
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
 from reading import TextCorpusConfig, read
@@ -47,7 +47,7 @@ _MARKS = 'ბআ।።։۔؟。.!?…:; )"’a漢Aաα1§-*'
 
 @given(st.text(_MARKS) | WORDS.map(" ".join), st.lists(st.text("abX.! ")))
 def test_learned_sentences_hold_the_text_and_none_is_empty(text: str, read: list[str]) -> None:
-    splitter = LearnedSplitter.of(learn(count(map(clean, read))))
+    splitter = LearnedSplitter.of(learn(counts_of_words(map(clean, read))))
     for part in (text, *read):
         cleaned = clean(part)
         sentences = splitter.split(cleaned)
@@ -57,9 +57,9 @@ def test_learned_sentences_hold_the_text_and_none_is_empty(text: str, read: list
 
 @given(st.lists(st.text("abX.!1 "), max_size=8), st.integers(0, 8))
 def test_counts_of_parts_add_up_in_any_cut(texts: list[str], cut: int) -> None:
-    total, other = count(texts[:cut]), count(texts[cut:])
-    swapped = count(texts[cut:])
-    swapped.add(count(texts[:cut]))
+    total, other = counts_of_words(texts[:cut]), counts_of_words(texts[cut:])
+    swapped = counts_of_words(texts[cut:])
+    swapped.add(counts_of_words(texts[:cut]))
     total.add(other)
     assert learn(total) == learn(swapped)
 

@@ -24,7 +24,7 @@ def ours(run: dict[str, float], judged: dict[str, int]) -> dict[str, float]:
         "recip_rank": ranking.reciprocal_rank(ranked),
         "recall_100": ranking.recall(ranked, num_relevant, 100),
         "recall_5": ranking.recall(ranked, num_relevant, 5),
-        "map": ranking.average_precision(ranked, num_relevant),
+        "map": ranking.ranked_precision(ranked, num_relevant),
     }
 
 

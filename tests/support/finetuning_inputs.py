@@ -16,7 +16,7 @@ from bertline.kinds.classification import ClassificationTaskConfig
 from bertline.sweep.config import NoPrunerConfig, PlannedSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.source_config import TableSourceConfig
-from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, TextRows, write_rows
+from bertline.tasks.stored_rows import TASK_FORMAT, TASK_KIND, TextRows, write_rows
 from tiny import WORDS, runtime
 
 NUM_ROWS = {"train": 128, "dev": 64, "test": 96}
@@ -53,7 +53,7 @@ def write_task(folder: Path, *, pairs: bool = False) -> Path:
         "dropped": {}, "source": "table", "versions": {}, "pair": pairs,
         "labels_by_split": {split: {"low": 1, "high": 1} for split in NUM_ROWS},
     }  # fmt: skip
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+    write_manifest(folder, kind=TASK_KIND, format_version=TASK_FORMAT, content=content)
     return folder
 
 

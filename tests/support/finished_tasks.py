@@ -27,8 +27,8 @@ from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import AnswersSourceConfig, SquadSourceConfig, SummariesSourceConfig
 from bertline.tasks.stored_rows import (
     COLLECTION,
-    FORMAT_VERSION,
-    KIND,
+    TASK_FORMAT,
+    TASK_KIND,
     CandidateRows,
     Documents,
     MultiLabelRows,
@@ -263,7 +263,7 @@ def sweep_job(name: str, folder: Path, *, teacher: Path | None = None, **sweep: 
         write_rows(task_folder, COLLECTION, collection())
     counts = dict.fromkeys(("train", "dev", "test"), len(rows))
     write_manifest(
-        task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": list(labels), "counts": counts}
+        task_folder, kind=TASK_KIND, format_version=TASK_FORMAT, content={"labels": list(labels), "counts": counts}
     )
     sizes = {"initializer_range": 0.1, "max_position_embeddings": MAX_LENGTH}
     tiny.write_encoder(folder / "encoder", heads=True, words=TOKENS, **sizes)

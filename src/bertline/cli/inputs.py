@@ -14,7 +14,7 @@ from bertline.corpus.preparation import split_document
 from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, named_errors, readers_of
 from bertline.corpus.selection import more_documents
-from bertline.corpus.sentences.learned import count, learn
+from bertline.corpus.sentences.learned import counts_of_words, learn
 from bertline.demo.docstrings import PythonDocsCorpusConfig
 from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import ConfigError, DataError
@@ -70,7 +70,7 @@ def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
             if characters >= _MOST_CHARACTERS:
                 break
         texts = [with_single_spaces(paragraph) for document in sample for paragraph in document.paragraphs]
-        splitter, headings = sentences.splitter(learn(count(texts))), sentences.headings
+        splitter, headings = sentences.splitter(learn(counts_of_words(texts))), sentences.headings
         split = (split_document(document, splitter=splitter, headings=headings)[0] for document in sample)
     return suited_lengths([document.sentences for document in split if document is not None], longest=longest)
 

@@ -14,9 +14,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from bertline.corpus.document import Dropped, SourceDocument, Split, with_single_spaces
 from bertline.corpus.files import InputShard
-from bertline.corpus.preparation import Preparation, read_source, write_source
+from bertline.corpus.preparation import KNOWLEDGE, Preparation, read_source, write_source
 from bertline.corpus.quality.cleaning import learn_cleaning
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DROPS_NAME, Drops, manifest_of_drops, sum_of_drops
@@ -24,8 +26,7 @@ from bertline.corpus.quality.duplicates import find_duplicates, find_near_duplic
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig, named_errors, readers_of
 from bertline.corpus.selection import COUNTS, FEWEST_DOCUMENTS, SPLITS, Selection, groups_to_move, more_documents
-from bertline.corpus.sentences.learned import Counts as WordCounts
-from bertline.corpus.sentences.learned import count, learn, sampled_batches
+from bertline.corpus.sentences.learned import WordCounts, counts_of_words, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
 from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
 from bertline.demo.config import PythonDocsConfig
@@ -41,6 +42,7 @@ SHARD_BYTES = 32_000_000
 _FEWEST_JUDGED = 1_000
 """Sentences below which the share of stubs says nothing."""
 _WORDS, _KNOWLEDGE = "words.json", "knowledge.json"
+_WORD_COUNTS = TypeAdapter(WordCounts)
 
 
 def build_corpus(
@@ -192,9 +194,8 @@ def _count_words(part: tuple[Path, tuple[int, ...]], out: Path) -> Counts:
     """Count words and full stops in some batches of a shard; the task of a shard and its batches."""
     folder, wanted = part
     batches = ([*read_source(folder, [number])] for number in wanted)
-    count(
-        *([*map(with_single_spaces, chain.from_iterable(one.paragraphs for one in batch))] for batch in batches)
-    ).write(out / _WORDS)
+    texts = ([*map(with_single_spaces, chain.from_iterable(one.paragraphs for one in batch))] for batch in batches)
+    (out / _WORDS).write_bytes(_WORD_COUNTS.dump_json(counts_of_words(*texts)))
     return {}
 
 
@@ -202,9 +203,9 @@ def _learn(files: tuple[Path, ...], out: Path) -> Counts:
     """Decide from the counts of a source which words are abbreviations; the task of a source."""
     total = WordCounts()
     for file in files:
-        total.add(WordCounts.read(file))
+        total.add(_WORD_COUNTS.validate_json(file.read_bytes()))
     knowledge = learn(total)
-    knowledge.write(out / _KNOWLEDGE)
+    (out / _KNOWLEDGE).write_bytes(KNOWLEDGE.dump_json(knowledge))
     return knowledge.summary()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from bertline.corpus.document import Dropped, SourceDocument, Split, clean, duplicate_key, key_of_folded
 from bertline.corpus.quality.cleaning import clean_document, read_plan
@@ -32,6 +33,8 @@ _PREPARED = pa.schema(
     [("id", _TEXT), ("group", _TEXT), ("split", _TEXT), ("paragraphs", pa.list_(pa.list_(pa.large_string())))]
 )
 _FILE = "documents.arrow"
+KNOWLEDGE = TypeAdapter(Knowledge)
+"""What the corpus says of its words, as JSON between the steps."""
 Text = TypeVar("Text")
 
 
@@ -111,7 +114,9 @@ class Preparation:
         """Prepare the documents of a shard, named by its source and folder; the task of a shard."""
         source, folder = shard
         config, drops = self.config, Drops()
-        knowledge = Knowledge.read(self.knowledge[source]) if self.knowledge else nothing_learned()
+        knowledge = nothing_learned()
+        if self.knowledge:
+            knowledge = KNOWLEDGE.validate_json(self.knowledge[source].read_bytes())
         cleaning, documents = config.cleaning, read_source(folder)
         if cleaning.fix_mojibake or cleaning.markup != "keep" or cleaning.learns:
             documents = drops.run(partial(clean_document, config=cleaning, plan=read_plan(self.plan)), documents)

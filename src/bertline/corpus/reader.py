@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig, RulesConfig
+from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.checked import (
     Checked,
@@ -24,7 +24,7 @@ from bertline.foundation.checked import (
 
 _SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 16
 
-SentencesConfig = LearnedConfig | RulesConfig | LinesConfig | RegexConfig
+SentencesConfig = LearnedConfig | LinesConfig | RegexConfig
 """The kinds of sentence splitting: a new one is a file of `corpus/sentences` and a name here."""
 
 

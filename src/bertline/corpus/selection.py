@@ -31,7 +31,7 @@ FEWEST_DOCUMENTS = 2
 """Documents of a split from which sentence pairs can be made: a random second segment comes from another document."""
 _HASH = re.compile("[0-9a-f]{24}")
 _NEAREST = 16
-Result = tuple[PreparedDocument | None, list[Dropped]]
+Selected = tuple[PreparedDocument | None, list[Dropped]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Selection:
         losers = losers_of(self.duplicates, shard)
         documents: Iterable[PreparedDocument] = read_prepared(self.prepared[shard])
 
-        def first_ones(document: PreparedDocument) -> Result:
+        def first_ones(document: PreparedDocument) -> Selected:
             again = losers.get(document.number)
             if again is None:
                 return document, []
@@ -134,7 +134,7 @@ class Selection:
                 return None, [document.left_out("duplicate")]
             return document.without(again, "duplicate")
 
-        def long_enough(document: PreparedDocument) -> Result:
+        def long_enough(document: PreparedDocument) -> Selected:
             is_long = sum(map(len, document.sentences)) >= self.config.min_document_characters
             return (document, []) if is_long else (None, [document.left_out("too_short")])
 
@@ -143,7 +143,7 @@ class Selection:
             return selected
         near_ones = near_duplicates_of(self.near_duplicates, shard)
 
-        def unlike_others(document: PreparedDocument) -> Result:
+        def unlike_others(document: PreparedDocument) -> Selected:
             if document.number not in near_ones:
                 return document, []
             other_shard, other, similarity = near_ones[document.number]

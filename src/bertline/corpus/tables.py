@@ -313,7 +313,9 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
                 number, values = item
                 row = TableRow(f"{path.name}:{number}", cast("dict[str | int, Any]", values))
                 try:
-                    yield from _of_json(row) if is_json else (row,)
+                    if is_json:
+                        require_whole_characters(values)
+                    yield row
                 except BadRow as bad:
                     bad_rows.report(bad.reason, f"{path}:{number}: {bad}.", bad.advice)
             elif item.fault is not None:
@@ -321,27 +323,6 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
                 if scope != "documents":
                     raise DataError(" ".join(item.fault))
                 bad_rows.report(reason, *item.fault)
-
-
-def _of_json(row: TableRow) -> list[TableRow]:
-    """Return the row; of a document in the JSON of spaCy 2, a row for each sentence (`news.json:1.2`).
-
-    Raises:
-        BadRow: It has half of a character.
-    """
-    require_whole_characters(row.values)
-    paragraphs = row.values.get("paragraphs")
-    try:
-        sentences = [each["tokens"] for paragraph in paragraphs or () for each in paragraph["sentences"]]
-        tagged = [
-            ([token["orth"] for token in each], [token.get("ner") or "-" for token in each]) for each in sentences
-        ]
-    except (KeyError, TypeError, AttributeError):  # paragraphs of something else
-        tagged = []
-    return [
-        TableRow(f"{row.where}.{number}", {"tokens": words, "ner": tags, "document": row.where})
-        for number, (words, tags) in enumerate(tagged, start=1)
-    ] or [row]
 
 
 def require_whole_characters(value: Any) -> None:

@@ -121,7 +121,7 @@ class _Reader:
             self._skip_deeper_than = self._indent
             self.dropped["code"] += 1
             text = text[:-1]
-        plain = without_markup(text)
+        plain = plain_text(text)
         reason = _not_prose(plain, text)
         if reason is None:
             self.paragraphs.append(plain)
@@ -245,12 +245,12 @@ class _Reader:
         self._skip_deeper_than = indent
 
 
-def without_markup(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return the plain text of a paragraph: roles, links, emphasis and literals are replaced by the text they show.
 
     Footnote marks are removed.
 
-    >>> without_markup("See :class:`~torch.nn.Linear` and ``x`` in the `guide <https://example.org>`_ [1]_.")
+    >>> plain_text("See :class:`~torch.nn.Linear` and ``x`` in the `guide <https://example.org>`_ [1]_.")
     'See Linear and x in the guide.'
     """
     if "`" in text:

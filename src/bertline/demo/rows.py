@@ -14,7 +14,7 @@ from bertline.corpus.document import clean, duplicate_key
 from bertline.demo.config import DocsSourceConfig
 from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.foundation.seeds import seed_for, unit_interval
-from bertline.tasks.source_files import Row as Item
+from bertline.tasks.source_files import WithId
 from bertline.tasks.stored_rows import SplitName
 
 PRETRAINED_ON = "pretrained_on"
@@ -61,13 +61,13 @@ def items_by_side(
 
 
 def ordered_splits(
-    train: Mapping[str, Sequence[Item]],
-    held_out: Mapping[str, Sequence[Item]],
+    train: Mapping[str, Sequence[WithId]],
+    held_out: Mapping[str, Sequence[WithId]],
     config: DocsSourceConfig,
-    label_of: Callable[[Item], str],
+    label_of: Callable[[WithId], str],
     *,
     seed: int,
-) -> dict[SplitName, list[Item]]:
+) -> dict[SplitName, list[WithId]]:
     """Return all items of train, dev and test in their `balanced_order`; dev and test share no module."""
     sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
     splits = {"train": [item for items in train.values() for item in items], **sides}
@@ -75,14 +75,14 @@ def ordered_splits(
 
 
 def first_rows(
-    train: Mapping[str, Sequence[Item]],
-    held_out: Mapping[str, Sequence[Item]],
+    train: Mapping[str, Sequence[WithId]],
+    held_out: Mapping[str, Sequence[WithId]],
     config: DocsSourceConfig,
-    label_of: Callable[[Item], str],
+    label_of: Callable[[WithId], str],
     *,
     num_train_rows: int | None,
     seed: int,
-) -> dict[SplitName, list[Item]]:
+) -> dict[SplitName, list[WithId]]:
     """Return the first of `ordered_splits`: train (None: all), dev and test, as many as the task asks for."""
     splits = ordered_splits(train, held_out, config, label_of, seed=seed)
     wanted = {"train": num_train_rows, "dev": config.num_dev_rows, "test": config.num_test_rows}
@@ -110,7 +110,9 @@ def summary_and_rest(docstring: Docstring) -> tuple[str, str]:
     return summary, " ".join([*rest, *others])
 
 
-def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, seed: int, name: SplitName) -> list[Item]:
+def balanced_order(
+    items: Iterable[WithId], label_of: Callable[[WithId], str], *, seed: int, name: SplitName
+) -> list[WithId]:
     """Return the items in a random order in which every prefix is balanced over labels, as far as items allow.
 
     Each round takes one item of every label that has items left. Within a label, every module contributes its first
@@ -123,7 +125,7 @@ def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, se
     >>> [row.label for row in balanced_order(rows, lambda row: row.label, seed=0, name="train")[:4]].count("a")
     2
     """
-    by_label: dict[str, list[Item]] = {}
+    by_label: dict[str, list[WithId]] = {}
     place_of = {item.id: seed_for(seed, "order", name, item.id) for item in items}
     for item in sorted(items, key=lambda item: (place_of[item.id], item.id)):
         by_label.setdefault(label_of(item), []).append(item)
@@ -132,7 +134,7 @@ def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, se
     return [item for each in rounds for item in sorted(each, key=lambda item: place_of[item.id])]
 
 
-def _spread_over_modules(items: list[Item]) -> list[Item]:
+def _spread_over_modules(items: list[WithId]) -> list[WithId]:
     """Reorder items: the first item of every module, then the second item of every module, and so on."""
     taken: Counter[str] = Counter()
     turns: list[int] = []
@@ -144,13 +146,13 @@ def _spread_over_modules(items: list[Item]) -> list[Item]:
 
 
 def held_out_sides(
-    held_out: Mapping[str, Sequence[Item]], *, num_dev_rows: int, num_test_rows: int, seed: int
-) -> dict[SplitName, list[Item]]:
+    held_out: Mapping[str, Sequence[WithId]], *, num_dev_rows: int, num_test_rows: int, seed: int
+) -> dict[SplitName, list[WithId]]:
     """Assign each held-out module to dev or test by a hash of its name, in proportion to the requested rows.
 
     The assignment of a module does not change when other modules are added, removed or changed.
     """
-    sides: dict[SplitName, list[Item]] = {"dev": [], "test": []}
+    sides: dict[SplitName, list[WithId]] = {"dev": [], "test": []}
     for module, items in held_out.items():
         is_dev = unit_interval(seed, "dev-or-test", module) * (num_dev_rows + num_test_rows) < num_dev_rows
         sides["dev" if is_dev else "test"] += items

@@ -250,10 +250,10 @@ def docs_parameters_sentences(
     return rows, dropped
 
 
-def words_of(text: str) -> list[str]:
+def words_and_marks(text: str) -> list[str]:
     """Split a text into words and punctuation marks, without quotes and other marks around words.
 
-    >>> words_of("If 'axis' is None, x.size of the x-axis isn't *used*.")
+    >>> words_and_marks("If 'axis' is None, x.size of the x-axis isn't *used*.")
     ['If', 'axis', 'is', 'None', ',', 'x.size', 'of', 'the', 'x-axis', "isn't", 'used', '.']
     """
     return [word for word in _WORD.findall(_MARKED.sub("", text)) if is_visible(word)]
@@ -272,7 +272,7 @@ def _sentences(
                 if not any(name in sentence for name in parameters):
                     dropped["names_no_parameter"] += 1
                     continue
-                words = words_of(sentence)[: config.max_words]
+                words = words_and_marks(sentence)[: config.max_words]
                 tags = _tags(words, parameters)
                 if PARAMETER not in tags:
                     dropped["names_no_parameter"] += 1

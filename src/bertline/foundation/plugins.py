@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bertline.foundation.errors import ConfigError
 
 GROUPS = ("bertline.kinds", "bertline.objectives", "bertline.readers")
-Part = TypeVar("Part")
+Plugin = TypeVar("Plugin")
 
 
 @cache  # reads a file of every installed package
@@ -20,7 +20,7 @@ def _entries() -> Any:
     return entry_points()
 
 
-def with_plugins(group: str, own: Mapping[str, Part]) -> dict[str, Part]:
+def with_plugins(group: str, own: Mapping[str, Plugin]) -> dict[str, Plugin]:
     """Return bertline's own parts and those of other packages, by name.
 
     Raises:

@@ -62,7 +62,7 @@ def build_task(
             "versions": versions,
             **task.more,
         }
-        write_manifest(folder, kind=stored_rows.KIND, format_version=stored_rows.FORMAT_VERSION, content=content)
+        write_manifest(folder, kind=stored_rows.TASK_KIND, format_version=stored_rows.TASK_FORMAT, content=content)
     sizes, of_groups = (", ".join(f"{number:,} {split}" for split, number in each.items()) for each in (counts, groups))
     labels = (f", {len(task.labels)} labels" if task.labels else "") + (f", groups: {of_groups}" if groups else "")
     dropped = sum(task.dropped.values())

@@ -42,12 +42,12 @@ from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import (
     LabelledRow,
     LabelledSplits,
-    Row,
+    WithId,
     fewest_train_rows,
     no_rows,
     num_rows_made,
-    shortened,
     stored,
+    with_row_limits,
 )
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
@@ -218,7 +218,7 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
             raise DataError(f"tasks.{name}: {error}. Take another metric, or name two labels.") from error
         known = BadRows(getattr(config.source, "on_bad_row", "error"))
         splits = with_known_labels(f"tasks.{name}", splits, labels, known)
-        splits = shortened(splits, config, dropped)
+        splits = with_row_limits(splits, config, dropped)
         smallest = splits["train"][: fewest_train_rows(config, len(splits["train"]))]
         label_sets = [", ".join(sorted(row.label)) or "no label" for row in smallest]
         require_different(name, label_sets, "train rows have the label", "Check source.label_column.")
@@ -593,15 +593,15 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits, d
     return labels
 
 
-def counts_of_labels(splits: Mapping[SplitName, list[Row]], labels: Sequence[str]) -> dict[str, dict[str, int]]:
+def counts_of_labels(splits: Mapping[SplitName, list[WithId]], labels: Sequence[str]) -> dict[str, dict[str, int]]:
     """Count the labels (`label`) of the rows of each split, in the order of the labels."""
     counts = {split: Counter(label for row in rows for label in row.label) for split, rows in splits.items()}
     return {split: {label: of_split[label] for label in labels} for split, of_split in counts.items()}
 
 
 def with_known_labels(
-    task: str, splits: Mapping[SplitName, Sequence[Row]], labels: Sequence[str], bad_rows: BadRows
-) -> dict[SplitName, list[Row]]:
+    task: str, splits: Mapping[SplitName, Sequence[WithId]], labels: Sequence[str], bad_rows: BadRows
+) -> dict[SplitName, list[WithId]]:
     """Return the rows whose labels (`label`) are all among these, and report the others."""
     known = set(labels)
     for split, rows in splits.items():

@@ -20,7 +20,7 @@ from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import fewest_train_rows, shortened, stored
+from bertline.tasks.source_files import fewest_train_rows, stored, with_row_limits
 from bertline.tasks.stored_rows import BuiltTask, NumberRows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
 
@@ -94,7 +94,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         rows_of_splits, dropped = read_table(
             config.source, config, lambda pattern, separator, names: ANumber(config.low, config.high, pattern)
         )
-        shorter = shortened(rows_of_splits, config, dropped)
+        shorter = with_row_limits(rows_of_splits, config, dropped)
         splits = {
             split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
             for split, rows in shorter.items()

@@ -192,7 +192,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             order = ranking.trec_order(rows.candidate_ids[row], scores)
             ranked = [rows.relevances[row][place] for place in order]
             values[row] = (
-                ranking.average_precision(ranked, ranking.num_relevant(judged)),
+                ranking.ranked_precision(ranked, ranking.num_relevant(judged)),
                 ranking.reciprocal_rank(ranked),
                 ranking.ndcg(ranked, judged, 10),
             )

@@ -289,7 +289,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
                 ranking.ndcg(ranked, rows.relevances[row], 10),
                 ranking.reciprocal_rank(ranked, 10),
                 ranking.recall(ranked, num_relevant, 100),
-                ranking.average_precision(ranked, num_relevant),
+                ranking.ranked_precision(ranked, num_relevant),
             )
         return values
 

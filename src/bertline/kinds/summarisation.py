@@ -33,7 +33,7 @@ from bertline.kinds.sentence_labelling import (
 )
 from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, words_of
+from bertline.tasks.metrics.rouge import ngrams, overlap_f1, rouge, rouge_words
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.source_files import read_splits
 from bertline.tasks.stored_rows import BuiltTask, SummaryRows
@@ -227,7 +227,7 @@ def read_summaries(path: Path, config: SummariesSourceConfig, bad_rows: BadRows)
         summary = " ".join(part.strip() for part in ([value] if isinstance(value, str) else value)).strip()
         if not summary:
             raise BadRow("empty_summary", f"the summary in {column!r} is empty")
-        if not words_of(summary):
+        if not rouge_words(summary):
             raise BadRow(
                 "summary_without_words",
                 f"the summary in {column!r} has none of the letters a to z and no digits, which are all that ROUGE "
@@ -252,8 +252,8 @@ def chosen_sentences(sentences: Sequence[str], summary: str, *, most: int) -> li
     >>> chosen_sentences(["It rained.", "The cat sat.", "The cat sat down."], "The cat sat.", most=2)
     [0, 1, 0]
     """
-    right = [ngrams(words_of(summary), n) for n in (1, 2)]
-    of_sentence = [[ngrams(words_of(sentence), n) for n in (1, 2)] for sentence in sentences]
+    right = [ngrams(rouge_words(summary), n) for n in (1, 2)]
+    of_sentence = [[ngrams(rouge_words(sentence), n) for n in (1, 2)] for sentence in sentences]
     so_far = [Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()]
     chosen = [0] * len(sentences)
     best = 0.0

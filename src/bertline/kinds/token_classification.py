@@ -26,7 +26,7 @@ from bertline.tasks.conll import read_conll, tagged_rows, tagged_splits
 from bertline.tasks.entities import OUTSIDE, entities, types_of
 from bertline.tasks.metrics import entities as metrics
 from bertline.tasks.source_config import ConllSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import num_rows_made, shortened
+from bertline.tasks.source_files import num_rows_made, with_row_limits
 from bertline.tasks.span_files import read_annotated
 from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
@@ -101,7 +101,7 @@ class TokenClassification(Tagging):
             case DocsParametersSourceConfig():
                 num_rows, seed = num_rows_made(config), config.split_seed
                 splits, dropped = docs_parameters_sentences(modules, config.source, num_train_rows=num_rows, seed=seed)
-                splits, types = shortened(splits, config, dropped), None
+                splits, types = with_row_limits(splits, config, dropped), None
             case _:
                 assert_never(config.source)
         types_by_split = {
@@ -212,7 +212,7 @@ class TokenClassification(Tagging):
         return np.array(shares).reshape(len(shares), 2 + 3 * len(self.types))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
-        return metrics.scores_of(statistics)
+        return metrics.entity_scores(statistics)
 
     def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
         return {"by_type": metrics.by_type(self.statistics(rows, predictions, calibration), self.types)}

@@ -16,20 +16,20 @@ from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import FilesSourceConfig
 from bertline.tasks.stored_rows import SplitName
 
-Item = TypeVar("Item")
-Row = TypeVar("Row", bound=Any)
+Element = TypeVar("Element")
+WithId = TypeVar("WithId", bound=Any)
 """A row with an `id` that names its origin."""
 
 
 def read_splits(
     config: Any,
-    read: Callable[[Path, Any, BadRows], list[Row]],
+    read: Callable[[Path, Any, BadRows], list[WithId]],
     *,
-    same: Callable[[Row], str],
+    same: Callable[[WithId], str],
     name: str,
-    kept_together: Callable[[Row], str] | None = None,
-    labels: Callable[[Row], Iterable[str]] | None = None,
-) -> tuple[dict[SplitName, list[Row]], Counter[str]]:
+    kept_together: Callable[[WithId], str] | None = None,
+    labels: Callable[[WithId], Iterable[str]] | None = None,
+) -> tuple[dict[SplitName, list[WithId]], Counter[str]]:
     """Read the files, cut missing splits from train by a hash, and shuffle and shorten train.
 
     Args:
@@ -51,17 +51,17 @@ def read_splits(
     dropped = bad_rows.dropped + complete_splits(
         splits, config, same=same, name=name, kept_together=kept_together, labels=labels
     )
-    return shortened(splits, config, dropped), dropped
+    return with_row_limits(splits, config, dropped), dropped
 
 
 def complete_splits(
-    splits: dict[SplitName, list[Row]],
+    splits: dict[SplitName, list[WithId]],
     config: BaseTaskConfig,
     *,
-    same: Callable[[Row], str],
+    same: Callable[[WithId], str],
     name: str,
-    kept_together: Callable[[Row], str] | None = None,
-    labels: Callable[[Row], Iterable[str]] | None = None,
+    kept_together: Callable[[WithId], str] | None = None,
+    labels: Callable[[WithId], Iterable[str]] | None = None,
     tolerance: float = 0.5,
 ) -> Counter[str]:
     """Cut missing splits from train, drop repeated rows, and shuffle train, all in place.
@@ -81,14 +81,14 @@ def complete_splits(
             splits[split], splits["train"] = cut_by_key(splits["train"], key, split, fraction, config.split_seed)
     dropped = drop_repeated(splits, same, name)
     # The order, and with it the weights, does not depend on the name of the file that all rows come from.
-    id_of: Callable[[Row], str] = lambda row: row.id.rpartition(":")[2] if is_one_file else row.id  # noqa: E731
+    id_of: Callable[[WithId], str] = lambda row: row.id.rpartition(":")[2] if is_one_file else row.id  # noqa: E731
     splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", id_of(row)), row.id))
     return dropped
 
 
-def shortened(
-    splits: Mapping[SplitName, list[Row]], config: BaseTaskConfig, dropped: Counter[str]
-) -> dict[SplitName, list[Row]]:
+def with_row_limits(
+    splits: Mapping[SplitName, list[WithId]], config: BaseTaskConfig, dropped: Counter[str]
+) -> dict[SplitName, list[WithId]]:
     """Return train, dev, test and any others with as many rows as the task asks for; `dropped` is updated in place."""
     names = dict.fromkeys(("train", "dev", "test", *splits))
     shorter = {split: capped(splits[split], lambda row: row.id, split, config, dropped) for split in names}
@@ -123,14 +123,14 @@ def split_files(source: FilesSourceConfig) -> dict[SplitName, Path]:
 
 
 def stratified_cut(
-    items: Sequence[Row],
-    key: Callable[[Row], str],
-    labels: Callable[[Row], Iterable[str]],
+    items: Sequence[WithId],
+    key: Callable[[WithId], str],
+    labels: Callable[[WithId], Iterable[str]],
     fractions: Mapping[SplitName, float],
     seed: int,
     *,
     tolerance: float,
-) -> dict[SplitName, list[Row]]:
+) -> dict[SplitName, list[WithId]]:
     """Cut splits from train so that each label has about its share of each of them, and at least one key.
 
     A hash of its key assigns a row, as in `cut_by_key`, so that rows added later move few others, except where chance
@@ -150,7 +150,7 @@ def stratified_cut(
 
     Reference: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-label Data", 2011, section 3.3.
     """
-    keys_of: dict[str, dict[str, Row]] = {}
+    keys_of: dict[str, dict[str, WithId]] = {}
     for item in progress(items, description="splitting rows", is_brief=True):
         for label in tuple(labels(item)) or ("",):
             keys_of.setdefault(label, {}).setdefault(key(item), item)
@@ -186,8 +186,8 @@ def stratified_cut(
 
 
 def cut_by_key(
-    items: Sequence[Item], key: Callable[[Item], str], name: SplitName, fraction: float, seed: int
-) -> tuple[list[Item], list[Item]]:
+    items: Sequence[Element], key: Callable[[Element], str], name: SplitName, fraction: float, seed: int
+) -> tuple[list[Element], list[Element]]:
     """Split off about a fraction of the keys, each with all its items, by a hash of the key.
 
     With many keys, the side of a key does not depend on the others. With few keys, chance could take none or nearly
@@ -211,7 +211,7 @@ def cut_by_key(
     return taken, [item for item, each in zip(items, keys, strict=True) if each not in chosen]
 
 
-def drop_repeated(splits: dict[SplitName, list[Item]], key: Callable[[Item], str], name: str) -> Counter[str]:
+def drop_repeated(splits: dict[SplitName, list[Element]], key: Callable[[Element], str], name: str) -> Counter[str]:
     """Drop, in place, train items that also occur in dev or test, and dev items that also occur in test.
 
     Returns:
@@ -255,8 +255,12 @@ def same_text(parts: Iterable[str]) -> str:
 
 
 def capped(
-    items: Sequence[Item], key: Callable[[Item], str], split: SplitName, config: BaseTaskConfig, dropped: Counter[str]
-) -> list[Item]:
+    items: Sequence[Element],
+    key: Callable[[Element], str],
+    split: SplitName,
+    config: BaseTaskConfig,
+    dropped: Counter[str],
+) -> list[Element]:
     """Return at most the configured number of rows of dev or test, in order; train and smaller splits are unchanged.
 
     The rows whose keys have the lowest hashes are kept, so each row is equally likely, and a larger limit keeps all

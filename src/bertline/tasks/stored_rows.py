@@ -26,6 +26,7 @@ _TYPES = {
     NDArray[np.float64]: pa.float64(),
 }
 """Arrow type of a stored column by the type of its field."""
+_DTYPES = {NDArray[np.int64]: np.int64, NDArray[np.float64]: np.float64}
 _CLUSTERS = "clusters"
 
 
@@ -75,12 +76,24 @@ class StoredRows(ABC):
 
     def to_table(self) -> pa.Table:
         """Return the stored columns as a table."""
-        return pa.table({name: getattr(self, name) for name in self.schema().names}, schema=self.schema())
+        columns: dict[str, Any] = {}
+        for name in self.schema().names:
+            values = getattr(self, name)
+            columns[name] = [None] * len(self) if values is None else list(values)
+        return pa.table(columns, schema=self.schema())
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
         """Return the rows of a table written by `to_table`."""
-        return cls(**{name: table[name].to_pylist() for name in cls.schema().names})
+        types = get_type_hints(cls)
+        columns: dict[str, Any] = {}
+        for name in cls.schema().names:
+            values = table[name].to_pylist()
+            if types[name] in _DTYPES:
+                columns[name] = np.array(values, dtype=_DTYPES[types[name]])
+            else:  # a column without values was None
+                columns[name] = None if values and values[0] is None else values
+        return cls(**columns)
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[Any]]) -> Self:
@@ -104,22 +117,6 @@ class PairedRows(StoredRows):
     texts: list[str]
     text_pairs: list[str] | None
     """Second texts; None for a task of single passages."""
-
-    def to_table(self) -> pa.Table:
-        columns: dict[str, Any] = {name: getattr(self, name) for name in self.schema().names}
-        *_, target = columns
-        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
-        return pa.table({**columns, "text_pairs": pairs, target: columns[target].tolist()}, schema=self.schema())
-
-    @classmethod
-    def from_table(cls, table: pa.Table) -> Self:
-        schema = cls.schema()
-        columns: dict[str, Any] = {name: table[name].to_pylist() for name in schema.names}
-        *_, target = columns
-        dtype = np.float64 if pa.types.is_floating(schema.field(target).type) else np.int64
-        pairs = columns["text_pairs"]
-        columns["text_pairs"] = pairs if pairs and pairs[0] is not None else None
-        return cls(**{**columns, target: np.array(columns[target], dtype=dtype)})
 
     def texts_read(self) -> list[str]:
         return _joined(self.texts, self.text_pairs)
@@ -257,8 +254,8 @@ def _joined(first: list[str], second: list[str] | None) -> list[str]:
     return [f"{one} {other}".strip() for one, other in zip(first, second, strict=True)]
 
 
-KIND = "task"
-FORMAT_VERSION = 2
+TASK_KIND = "task"
+TASK_FORMAT = 2
 COLLECTION = "collection"
 """Name of the file with the documents to search."""
 SplitName = str
@@ -296,7 +293,7 @@ def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
 
 def read_task_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a task folder: kind, labels, splits, counts, dropped rows by reason."""
-    return read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    return read_manifest(folder, kind=TASK_KIND, format_version=TASK_FORMAT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bertline.corpus.selection import split_position
-from bertline.corpus.sentences.splitter import RulesConfig
 from bertline.corpus.storage import read_documents
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.files import sha256_of_path
@@ -112,8 +111,3 @@ def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> No
     build(text_config(document="blank_line"), tmp_path / "blank_line")
     unsplit = dataclasses.replace(text_config(), validation_fraction=0.0)
     assert build(unsplit, tmp_path / "out")["train/documents"] == 1
-
-
-def test_a_configuration_that_names_rules_is_told_what_to_use() -> None:
-    with pytest.raises(ValueError, match=r"use learned \(corpus/sentences=learned\)"):
-        RulesConfig(kind="rules", headings="stay")

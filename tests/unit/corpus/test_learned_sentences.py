@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.sentences.learned import LearnedSplitter, count, learn
+from bertline.corpus.sentences.learned import LearnedSplitter, counts_of_words, learn
 from corpora import build, manifest_of
 
-NOTHING_READ = LearnedSplitter.of(learn(count([])))
+NOTHING_READ = LearnedSplitter.of(learn(counts_of_words([])))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_abbreviation_is_learned_from_how_it_is_used() -> None:
     before = NOTHING_READ.split("He met Vorgl. Meier. They spoke.")
     text = text.replace("Vrgl", "Vorgl") * 5
 
-    splitter = LearnedSplitter.of(learn(count([text])))
+    splitter = LearnedSplitter.of(learn(counts_of_words([text])))
 
     assert before == ["He met Vorgl.", "Meier.", "They spoke."]
     assert splitter.split("He met Vorgl. Meier. They spoke.") == ["He met Vorgl. Meier.", "They spoke."]
@@ -76,14 +76,14 @@ def test_an_abbreviation_is_learned_from_how_it_is_used() -> None:
 
 
 def test_a_word_that_ends_sentences_is_no_abbreviation() -> None:
-    knowledge = learn(count([WORDS * 20]))
+    knowledge = learn(counts_of_words([WORDS * 20]))
     assert not knowledge.abbreviations & {"old", "there", "night", "spring"}
     assert "It" in knowledge.starters
 
 
 def test_ordinals_are_learned() -> None:
     text = "Se on 3. luokka täällä. Hän oli 2. kerros ylhäällä. " * 10
-    learned = learn(count([text]))
+    learned = learn(counts_of_words([text]))
     assert learned.ordinals
     assert LearnedSplitter.of(learned).split("Talon 4. Kerros oli tyhjä.") == ["Talon 4. Kerros oli tyhjä."]
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from bertline.demo.prose import prose_paragraphs, without_markup
+from bertline.demo.prose import plain_text, prose_paragraphs
 
 NUMPYDOC = """
     Solve the linear equations.
@@ -149,4 +149,4 @@ def test_what_is_not_prose_is_dropped_under_its_reason(text: str, reason: str) -
     ],
 )
 def test_markup_becomes_the_words_it_shows(marked: str, plain: str) -> None:
-    assert without_markup(marked) == plain
+    assert plain_text(marked) == plain

@@ -20,7 +20,7 @@ from bertline.demo.tasks import (
     docs_match_rows,
     docs_parameters_sentences,
     docs_search_splits,
-    words_of,
+    words_and_marks,
 )
 
 ALL = LibraryNames(
@@ -186,7 +186,7 @@ def test_a_sentence_stands_once_and_on_the_side_that_is_pretrained_on(many):
     splits = sentences(doubled)
     words = [s.words for found in splits.values() for s in found]
     assert len(words) == len(set(words))
-    repeated = {tuple(words_of(d.text)) for d in many[0].docstrings}
+    repeated = {tuple(words_and_marks(d.text)) for d in many[0].docstrings}
     assert not repeated & {s.words for split in ("dev", "test") for s in splits[split]}
 
 

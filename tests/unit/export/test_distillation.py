@@ -12,7 +12,7 @@ from bertline.export.distillation import distillation, score_of_graph
 from bertline.export.onnx import write_onnx
 from bertline.export.views import architecture_in, load_view
 from bertline.foundation.manifests import write_manifest
-from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import COLLECTION, TASK_FORMAT, TASK_KIND, write_rows
 
 
 def written_task(name, rows, folder):
@@ -20,7 +20,7 @@ def written_task(name, rows, folder):
     write_rows(folder, "test", rows)
     if name == "retrieval":
         write_rows(folder, COLLECTION, finished_tasks.collection())
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={})
+    write_manifest(folder, kind=TASK_KIND, format_version=TASK_FORMAT, content={})
     return folder
 
 

@@ -9,7 +9,7 @@ import pytest
 import finetuning_inputs
 from bertline.foundation.manifests import read_manifest, write_manifest
 from bertline.sweep.studies import Slot, enqueue_missing, open_storage, open_study
-from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import TASK_FORMAT, TASK_KIND, write_rows
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +34,10 @@ def finished(tmp_path_factory, inputs, input_folder):
     folder = tmp_path_factory.mktemp("task") / "task"
     shutil.copytree(input_folder / "task", folder)
     write_rows(folder, "test_other", inputs.learnable_rows(40, seed=9))
-    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    manifest = read_manifest(folder, kind=TASK_KIND, format_version=TASK_FORMAT)
     content = {**manifest, "counts": {**manifest["counts"], "test_other": 40}}
     del content["kind"], content["format_version"]
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+    write_manifest(folder, kind=TASK_KIND, format_version=TASK_FORMAT, content=content)
     job = inputs.sweep_job(input_folder, tmp_path_factory.mktemp("sweep") / "run", task_folder=folder)
     return job, *inputs.swept(job)
 

@@ -24,7 +24,7 @@ from bertline.sweep.bench import planned
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import notes_after, run_sweep
-from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import COLLECTION, TASK_FORMAT, TASK_KIND, write_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from finetuning_inputs import events_of
 
@@ -211,7 +211,7 @@ def test_of_a_search_the_documents_are_counted_too(inputs, tmp_path, positions):
         write_rows(task, split, rows)
     write_rows(task, COLLECTION, finished_tasks.collection())
     counts = dict.fromkeys(("train", "dev", "test"), len(rows))
-    write_manifest(task, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
+    write_manifest(task, kind=TASK_KIND, format_version=TASK_FORMAT, content={"labels": [], "counts": counts})
     tiny.write_encoder(tmp_path / "encoder", words=finished_tasks.TOKENS, max_position_embeddings=positions // 2)
     sweep = inputs.sweep(space={}, num_seeds=1, random_weights_baseline="never")
     job = inputs.sweep_job(tmp_path, tmp_path / "run", task=config, sweep=sweep)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.tasks.entities import to_iob2, types_of
-from bertline.tasks.metrics.entities import by_type, row_statistics, scores_of
+from bertline.tasks.metrics.entities import by_type, entity_scores, row_statistics
 
 # Runs of words: how many, and of which type (None: outside). Neighbouring runs of one type are two entities.
 runs = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, "PER", "LOC", "creative-work"])), min_size=1)
@@ -65,12 +65,12 @@ def statistics(gold, predicted):
 def test_recorded_scores_of_seqeval(number):
     case = CASES[number]
     found, types = statistics([s.split() for s in case["gold"]], [s.split() for s in case["predicted"]])
-    assert scores_of(found) == pytest.approx(case["scores"], abs=1e-12)
+    assert entity_scores(found) == pytest.approx(case["scores"], abs=1e-12)
     assert by_type(found, types) == {kind: pytest.approx(scores, abs=1e-12) for kind, scores in case["by_type"].items()}
 
 
 def test_rows_add_up_so_that_samples_of_rows_can_be_scored():
     rows = [(["B-A", "O"], ["B-A", "B-A"]), (["B-A"], ["O"]), (["O"], ["O"])]
     shares = np.array([row_statistics(gold, predicted, ("A",)) for gold, predicted in rows])
-    assert scores_of(shares[[0, 0, 2]])["precision"] == 0.5
-    assert scores_of(shares[[1, 2]]) == {"entity_f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 0.5}
+    assert entity_scores(shares[[0, 0, 2]])["precision"] == 0.5
+    assert entity_scores(shares[[1, 2]]) == {"entity_f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 0.5}

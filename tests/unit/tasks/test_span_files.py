@@ -31,8 +31,6 @@ VALUES = [
     {"value": {"start": s, "end": e, "text": TEXT[s:e], "labels": [name]}, "type": "labels"} for s, e, name in SPANS
 ]
 BILUO = ["B-PER", "L-PER", "O", "U-PER", "O"]
-PARSED = {"tokens": [{"id": n, "orth": w, "ner": t} for n, (w, t) in enumerate(zip(WORDS, BILUO, strict=True))]}
-RAINED = {"tokens": [{"orth": "It", "ner": "O"}, {"orth": "rained", "ner": "O"}], "brackets": []}
 Read = Callable[..., list[list[tuple[str, str]]]]
 
 
@@ -77,10 +75,6 @@ FORMATS: dict[str, tuple[str, Any]] = {
     "spaCy by an annotator": ("a.json", json.dumps({"classes": [], "annotations": [[TEXT, {"entities": SPANS}]]})),
     "spaCy's pairs": ("a.jsonl", lines(["It rained", {"entities": []}], [TEXT, {"entities": SPANS}])),
     "spaCy's documents": ("a.jsonl", lines({"text": TEXT, "ents": NAMED, "sents": [], "tokens": [{"id": 0}]})),
-    "spaCy 2": ("a.json", json.dumps([{"id": 0, "paragraphs": [{"raw": None, "sentences": [RAINED, PARSED]}]}])),
-    "spaCy 2, a document a line": (
-        "a.jsonl", lines({"paragraphs": [{"sentences": [RAINED]}]}, {"paragraphs": [{"sentences": [PARSED]}]}),
-    ),
     "words and tags": ("a.jsonl", lines({"tokens": WORDS, "ner_tags": BILUO})),
     "words and tags in CSV": ("a.csv", f'tokens,tags\n"{WORDS}","{TAGS}"\n'),
     "datasets": ("a.parquet", described([[1, 2, 0, 1, 0]], {"_type": "Sequence"})),
@@ -133,12 +127,8 @@ def test_what_a_person_rejected_or_nobody_annotated_is_left_out_and_counted(read
     assert bad_rows.dropped["not_annotated"] == 2
 
 
-def test_sentences_of_a_document_of_spacy_2_have_their_places(tmp_path: Path) -> None:
+def test_articles_of_squad_are_told_from_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_text(json.dumps([{"paragraphs": [{"sentences": [RAINED, PARSED]}, {"sentences": [RAINED]}]}] * 2))
-    rows = list(read_records(path, replace(JSON_LINES, format="json")))
-    assert [row.where for row in rows] == [f"a.json:{place}" for place in ("1.1", "1.2", "1.3", "2.1", "2.2", "2.3")]
-    assert {row.values["document"] for row in rows} == {"a.json:1", "a.json:2"} and format_of(path) == "json"
     squad = {"paragraphs": [{"context": TEXT, "qas": []}]}
     path.write_text(json.dumps([squad]))
     assert format_of(path) == "squad" and next(read_records(path, replace(JSON_LINES, format="json"))).values == squad
@@ -166,9 +156,6 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a word more": (
         lines({"words": WORDS, "tags": TAGS}, {"words": WORDS, "tags": TAGS[1:]}), ":2: its words .*expected a tag for",
-    ),
-    "spaCy 2, a word without a tag": (
-        lines({"paragraphs": [{"sentences": [PARSED, {"tokens": [{"orth": "It"}]}]}]}), r":1.2: the tag is '-'; expect",
     ),
     "numbers": (lines({"words": ["a"], "tags": [3]}), "the tag is 3; expected O.*Give the names of numbers"),
     "no tag": (lines({"words": ["a"], "tags": ["PER"]}), "the tag is 'PER'; expected O, B-TYPE.*Fix the tag"),

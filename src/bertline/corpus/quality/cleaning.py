@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -300,13 +300,10 @@ def learn_cleaning(config: CleaningConfig, steps: Steps, shards: Sequence[Path],
         repeat = partial(_repeated, lines=lines, number=number, documents=config.repeated_lines)
         repeated = [folder / _REPEATED for folder in steps.run("repeated_lines", repeat, range(number)).folders]
     divided = [folder / _DIVIDED for folder in survey.folders]
-    (divided_words,) = steps.run("divided_words", _all_divided, [tuple(divided)]).folders
-    count = partial(_count, divided=divided_words / _DIVIDED, read=read)
+    count = partial(_count, divided=divided, read=read)
     counts = steps.run("forms", count, shards if config.join_hyphens else (), "how divided words are written")
     forms = [folder / _FORMS for folder in counts.folders]
-    (plan,) = steps.run(
-        "plan", partial(_learn, divided=divided_words / _DIVIDED, repeated=repeated), [tuple(forms)]
-    ).folders
+    (plan,) = steps.run("plan", partial(_learn, divided=divided, repeated=repeated), [tuple(forms)]).folders
     return plan / _PLAN
 
 
@@ -334,20 +331,15 @@ def _repeated(index: int, out: Path, *, lines: Sequence[Path], number: int, docu
     return {}
 
 
-def _all_divided(files: tuple[Path, ...], out: Path) -> Counts:
-    """Write the distinct divided words of all shards."""
-    divided = dict.fromkeys(islice(chain.from_iterable(map(_pairs_in, files)), _MOST_DIVIDED))
-    (out / _DIVIDED).write_text(json.dumps(list(divided)), encoding="utf-8")
-    return {}
+def _divided_in(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return the distinct divided words of all shards."""
+    pairs = ((left, right) for file in files for left, right in json.loads(file.read_bytes()))
+    return list(dict.fromkeys(islice(pairs, _MOST_DIVIDED)))
 
 
-def _pairs_in(file: Path) -> list[tuple[str, str]]:
-    return [(left, right) for left, right in json.loads(file.read_bytes())]
-
-
-def _count(shard: Path, out: Path, *, divided: Path, read: ReadShard) -> Counts:
+def _count(shard: Path, out: Path, *, divided: Sequence[Path], read: ReadShard) -> Counts:
     """Count how a shard writes divided words; the task of a shard."""
-    wanted = frozenset(wanted_forms(_pairs_in(divided)))
+    wanted = frozenset(wanted_forms(_divided_in(divided)))
     counts: Counter[str] = Counter()
     documents = iter(read(shard))
     while batch := list(islice(documents, 1000)):
@@ -356,13 +348,13 @@ def _count(shard: Path, out: Path, *, divided: Path, read: ReadShard) -> Counts:
     return {}
 
 
-def _learn(forms: tuple[Path, ...], out: Path, *, divided: Path, repeated: Sequence[Path]) -> Counts:
+def _learn(forms: tuple[Path, ...], out: Path, *, divided: Sequence[Path], repeated: Sequence[Path]) -> Counts:
     """Write the plan."""
     counts: Counter[str] = Counter()
     for file in forms:
         counts.update(json.loads(file.read_bytes()))
     lines = [key for file in repeated for key in np.load(file).tolist()]
-    plan = {"forms": forms_of(_pairs_in(divided), counts), "repeated": lines}
+    plan = {"forms": forms_of(_divided_in(divided), counts), "repeated": lines}
     (out / _PLAN).write_text(json.dumps(plan), encoding="utf-8")
     return {}
 

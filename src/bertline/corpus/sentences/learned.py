@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -10,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import distinct_stretches
-from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, SentenceSettings, cut
+from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, SentenceSettings, cut_at
 from bertline.foundation.seeds import unit_interval
 
 # Words that are known before any text is read: abbreviations of several languages, and beginnings of sentences.
@@ -28,7 +26,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Before a name, a number or an explanation: the sentence goes on, whatever the case of the next word.
-TITLES = _words("""
+BEFORE_NAMES = _words("""
     sog inkl exkl beschl entsch subsec subsecs subpara subpart rn rdnr rz hs lit jur vorauss
     mr mrs ms messrs mx mme mlle mgr dr drs prof rev hon st ste sra srta fr amb gen col maj capt lt sgt cpl adm
     cmdr gov sen rep pres supt insp det atty fmr mt ft hrn dipl sig sigg sigra dott avv dña lic p.s attn vol
@@ -132,8 +130,8 @@ FOLLOWERS = ("lower", "digit", "name", "common", "caseless")
 
 
 @dataclass(slots=True)
-class Counts:
-    """Counts over a part of the corpus; those of two parts add up to those of both."""
+class WordCounts:
+    """WordCounts over a part of the corpus; those of two parts add up to those of both."""
 
     words: Counter[str] = field(default_factory=Counter)
     """Lower-cased words, as many characters long as an abbreviation may be, without a full stop after them."""
@@ -150,7 +148,7 @@ class Counts:
         """Return the counts of a word with a full stop, to be changed."""
         return self.stopped.setdefault(word, [0] * (len(FOLLOWERS) + 1))
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: WordCounts) -> None:
         """Add the counts of another part."""
         self.words.update(other.words)
         self.starts.update(other.starts)
@@ -160,25 +158,13 @@ class Counts:
             self.stopped[word] = row if mine is None else [a + b for a, b in zip(mine, row, strict=True)]
         self.sure = [a + b for a, b in zip(self.sure, other.sure, strict=True)]
 
-    def write(self, path: Path) -> None:
-        """Write the counts as JSON."""
-        path.write_text(json.dumps({name: getattr(self, name) for name in self.__slots__}), encoding="utf-8")
 
-    @classmethod
-    def read(cls, path: Path) -> Counts:
-        """Read what `write` wrote."""
-        content = json.loads(path.read_bytes())
-        for name in ("words", "starts", "capitals"):
-            content[name] = Counter(content[name])
-        return cls(**content)
-
-
-def count(*parts: Iterable[str]) -> Counts:
+def counts_of_words(*parts: Iterable[str]) -> WordCounts:
     """Count the words of parts of cleaned paragraphs, each on one line: a pure function, whose results add up.
 
     What is a name is decided for each part by its own words.
     """
-    counts = Counts()
+    counts = WordCounts()
     texts = [list(part) for part in parts]
     text = " ".join(chain.from_iterable(texts))
     # Text that has not been cleaned: JSON can have lone surrogates.
@@ -204,7 +190,7 @@ def count(*parts: Iterable[str]) -> Counts:
     return counts
 
 
-def _begins_sentence(word: str, marks: str, kind: int, counts: Counts) -> bool:
+def _begins_sentence(word: str, marks: str, kind: int, counts: WordCounts) -> bool:
     """Count what follows a word with a mark; return whether it is a capital that surely begins a sentence."""
     if not word or (marks[0] == "." and marks != "."):
         return False
@@ -220,7 +206,9 @@ def _begins_sentence(word: str, marks: str, kind: int, counts: Counts) -> bool:
     return FOLLOWERS[kind] in ("name", "common")
 
 
-def _count_tokens(tokens: list[str], times: list[int], counts: Counts) -> tuple[dict[str, int], npt.NDArray[np.int64]]:
+def _count_tokens(
+    tokens: list[str], times: list[int], counts: WordCounts
+) -> tuple[dict[str, int], npt.NDArray[np.int64]]:
     """Count words with and without full stops, of distinct tokens and their counts.
 
     Returns:
@@ -290,20 +278,6 @@ class Knowledge:
     frequent: tuple[tuple[str, int], ...]
     """The most frequent abbreviations with their counts."""
 
-    def write(self, path: Path) -> None:
-        """Write it as JSON."""
-        content = {name: getattr(self, name) for name in self.__slots__}
-        plain = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in content.items()}
-        path.write_text(json.dumps(plain), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> Knowledge:
-        """Read what `write` wrote."""
-        content = json.loads(path.read_bytes())
-        frequent = tuple((word, number) for word, number in content.pop("frequent"))
-        sets = {name: frozenset(value) for name, value in content.items() if isinstance(value, list)}
-        return cls(**content | sets, frequent=frequent)
-
     def summary(self) -> dict[str, Any]:
         """Return how many abbreviations were learned, with the most frequent ones to read."""
         return {
@@ -314,7 +288,7 @@ class Knowledge:
         }
 
 
-def learn(counts: Counts) -> Knowledge:
+def learn(counts: WordCounts) -> Knowledge:
     """Decide from the counts of the whole corpus which words are abbreviations and which begin sentences.
 
     A word is an abbreviation if it hardly occurs without a full stop and what follows is mostly no beginning of a
@@ -435,7 +409,7 @@ class LearnedSplitter:
     def of(cls, knowledge: Knowledge, abbreviations: Iterable[str] = ()) -> LearnedSplitter:
         """Join what was learned with what is known before and with a user's abbreviations, which win."""
         own = frozenset(abbreviation.lower().removesuffix(".") for abbreviation in abbreviations)
-        never = TITLES | own
+        never = BEFORE_NAMES | own
         return cls(
             never,
             BEFORE_NUMBERS | knowledge.before_numbers,
@@ -447,7 +421,7 @@ class LearnedSplitter:
     def split(self, paragraph: str) -> list[str]:
         """Split one paragraph into sentences.
 
-        >>> splitter = LearnedSplitter.of(learn(count([])))
+        >>> splitter = LearnedSplitter.of(learn(counts_of_words([])))
         >>> splitter.split("See 10 U.S.C. Sec. 7730. It was amended by Pub. L. 110-246. Roe v. Harris followed.")
         ['See 10 U.S.C. Sec. 7730.', 'It was amended by Pub. L. 110-246.', 'Roe v. Harris followed.']
         """
@@ -473,7 +447,7 @@ class LearnedSplitter:
             more += [match.end() for match in CERTAIN.finditer(paragraph)]
         if more:
             ends = sorted({*ends, *more})
-        return cut(paragraph, ends)
+        return cut_at(paragraph, ends)
 
     def _stop_ends(self, text: str, start: int, begin: int, at: int, following: str) -> bool:
         """Return whether the full stop at `at`, behind the word that begins at `begin`, ends a sentence."""
@@ -585,7 +559,7 @@ def _ends_before_lower(marks: str, closing: str, opening: str) -> bool:
 @cache
 def nothing_learned() -> Knowledge:
     """Return what is known of words before any text is read."""
-    return learn(Counts())
+    return learn(WordCounts())
 
 
 def split_sentences(text: str) -> list[str]:

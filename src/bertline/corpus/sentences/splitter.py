@@ -18,7 +18,7 @@ class Splitter(Protocol):
         """Whether the line breaks of the source matter."""
 
     def split(self, paragraph: str) -> list[str]:
-        r"""Split one paragraph into sentences.
+        r"""SplitText one paragraph into sentences.
 
         Args:
             paragraph: Cleaned text, on one line; with `keeps_lines`, the cleaned lines of the source with `\n` between.
@@ -43,16 +43,6 @@ class SentenceSettings:
     def splitter(self, knowledge: Knowledge) -> Splitter:
         """Make the splitter from what the corpus says of its words; a kind that does not learn is one itself."""
         return cast("Splitter", self)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RulesConfig(SentenceSettings):
-    """The name of what was there before `learned`."""
-
-    kind: Literal["rules"]
-
-    def __post_init__(self) -> None:
-        raise ValueError("kind is rules, which is no more: use learned (corpus/sentences=learned)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,10 +87,10 @@ class RegexConfig(SentenceSettings):
         >>> RegexConfig(kind="regex", headings="stay", pattern=r";(?=\s)").split("a. b; c;d; e")
         ['a. b;', 'c;d;', 'e']
         """
-        return cut(paragraph, [match.end() for match in re.finditer(self.pattern, paragraph)])
+        return cut_at(paragraph, [match.end() for match in re.finditer(self.pattern, paragraph)])
 
 
-def cut(paragraph: str, ends: list[int]) -> list[str]:
+def cut_at(paragraph: str, ends: list[int]) -> list[str]:
     """Cut a paragraph at some places, in order, into texts without white space around them, none empty."""
     parts, start = [], 0
     for end in ends:
@@ -140,7 +130,7 @@ HAS_CERTAIN = re.compile(rf"[{_ALWAYS}{_BEFORE_SPACE}\u0386-\u03ff\u1f00-\u1fff\
 # Headings: told from sentences, joined to what follows them, or left out.
 
 Headings = Literal["stay", "joined", "dropped"]
-Split = tuple[str, list[str]]
+SplitText = tuple[str, list[str]]
 """A paragraph and its sentences."""
 
 _MAX_WORDS = 12
@@ -181,7 +171,7 @@ def is_heading(text: str) -> bool:
     return len(words) <= _MAX_WORDS_BEFORE_PERIOD and _WITH_PERIOD.match(text) is not None
 
 
-def place_headings(paragraphs: list[Split], headings: Headings) -> tuple[list[Split], tuple[str, ...]]:
+def place_headings(paragraphs: list[SplitText], headings: Headings) -> tuple[list[SplitText], tuple[str, ...]]:
     """Join each heading to the sentence that follows it, or leave it out.
 
     A heading needs something below it: the last paragraph of a document is none. What ends in a mark may be a sentence
@@ -195,7 +185,7 @@ def place_headings(paragraphs: list[Split], headings: Headings) -> tuple[list[Sp
     """
     if headings == "stay":
         return paragraphs, ()
-    placed: list[Split] = []
+    placed: list[SplitText] = []
     above: list[str] = []
     dropped: list[str] = []
     for index, (text, sentences) in enumerate(paragraphs):

@@ -30,7 +30,7 @@ def row_statistics(gold: Sequence[str], predicted: Sequence[str], types: Sequenc
     return share
 
 
-def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
+def entity_scores(statistics: NDArray[np.float64]) -> dict[str, float]:
     """Return `entity_f1`, `precision` and `recall` over all entities, and `accuracy` over words.
 
     Args:

@@ -46,7 +46,7 @@ def recall(ranked: Sequence[int], num_relevant: int, k: int) -> float:
     return sum(relevance > 0 for relevance in ranked[:k]) / num_relevant if num_relevant else 0.0
 
 
-def average_precision(ranked: Sequence[int], num_relevant: int) -> float:
+def ranked_precision(ranked: Sequence[int], num_relevant: int) -> float:
     """Return the mean precision at each relevant document (`map`); documents that were not retrieved count 0."""
     precisions: list[float] = []
     for rank, relevance in enumerate(ranked, start=1):

@@ -12,12 +12,12 @@ Words = Sequence[str]
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-def words_of(text: str) -> list[str]:
+def rouge_words(text: str) -> list[str]:
     """Split a text into lower-cased runs of the letters a to z and digits.
 
     ROUGE ignores all other characters: text in other scripts has no words, and an accented letter separates words.
 
-    >>> words_of("Don't panic: 42!")
+    >>> rouge_words("Don't panic: 42!")
     ['don', 't', 'panic', '42']
     """
     return _WORD.findall(text.lower())
@@ -25,7 +25,7 @@ def words_of(text: str) -> list[str]:
 
 def rouge(summary: str, gold: str) -> dict[str, float]:
     """Return F1 of unigrams, bigrams and the longest common subsequence, each in [0, 1]."""
-    predicted_words, right = words_of(summary), words_of(gold)
+    predicted_words, right = rouge_words(summary), rouge_words(gold)
     return {
         "rouge1": overlap_f1(ngrams(predicted_words, 1), ngrams(right, 1)),
         "rouge2": overlap_f1(ngrams(predicted_words, 2), ngrams(right, 2)),

@@ -23,7 +23,7 @@ from bertline.sweep import repetitions, run, workers
 from bertline.sweep.repetitions import chosen_encoder
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
-from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, NumberRows, write_rows
+from bertline.tasks.stored_rows import TASK_FORMAT, TASK_KIND, NumberRows, write_rows
 from bertline.training import devices
 from finetuning_inputs import events_of, swept
 from sweep_pieces import result_of
@@ -195,7 +195,7 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
     for split, num_rows in counts.items():
         rows = inputs.learnable_rows(num_rows, seed=num_rows, pairs=True)
         write_rows(task_folder, split, NumberRows(rows.ids, rows.texts, rows.text_pairs, random.random(num_rows)))
-    write_manifest(task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
+    write_manifest(task_folder, kind=TASK_KIND, format_version=TASK_FORMAT, content={"labels": [], "counts": counts})
     task = RegressionTaskConfig(
         kind="regression", source=inputs.table_source(text_pair_column="other"), low=0.0, high=1.0, head="cosine",
         pooling="mean", metric="spearman",
