@@ -65,9 +65,8 @@ def predict(asked: dict[str, Any]) -> None:
         ),
     )
     cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
-    documents_cut = f"; {done.num_documents_truncated:,} documents were cut" if done.num_documents_truncated else ""
     resumed = f" ({done.num_resumed:,} from an earlier start)" if done.num_resumed else ""
-    say(f"{asked['output']}: {done.num_rows:,} rows{resumed}{cut}{documents_cut}")
+    say(f"{asked['output']}: {done.num_rows:,} rows{resumed}{cut}")
 
 
 def check(asked: dict[str, Any]) -> None:

@@ -211,6 +211,7 @@ class LoadedModel:
         index = VectorIndex(unit(self.embed(read, role="document")))
         return best_hits(index, unit(self.embed(queries, role="query")), row_ids(len(index)), top_k)
 
+    @torch.no_grad()
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
 
@@ -233,11 +234,10 @@ class LoadedModel:
         if not blanks:
             raise DataError(f"no {MASK} in {text!r}; write {MASK} where a word is missing.")
         input_ids = torch.tensor([ids], device=self.device)
-        with torch.no_grad():
-            places = torch.tensor([blanks], device=self.device)
-            output = self.model(input_ids, torch.zeros_like(input_ids), None, places)
-            # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
-            probabilities = output.mlm_logits[0, :, : tokenizer.vocab_size].softmax(-1)  # [blanks, V]
+        places = torch.tensor([blanks], device=self.device)
+        output = self.model(input_ids, torch.zeros_like(input_ids), None, places)
+        # Embeddings may be padded: ids behind the tokenizer's stand for nothing.
+        probabilities = output.mlm_logits[0, :, : tokenizer.vocab_size].softmax(-1)  # [blanks, V]
         special = torch.tensor(sorted(tokenizer.special_ids), device=self.device)
         best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, tokenizer.vocab_size - len(special)))
         return [
@@ -261,6 +261,7 @@ class LoadedModel:
         """
         return self.text_vectors(texts, pooling, batch_size=batch_size, role=role)[0]
 
+    @torch.no_grad()
     def text_vectors(
         self, texts: Sequence[str], pooling: Pooling | None = None, *, batch_size: int = 32, role: Role | None = None
     ) -> tuple[NDArray[np.float32], int]:
@@ -281,9 +282,8 @@ class LoadedModel:
         vectors = np.zeros((len(sequences), size), dtype=np.float32)
         for indices, batch in scoring_batches(sequences, batch_size=batch_size):
             inputs = {name: values.to(self.device) for name, values in batch.items()}
-            with torch.no_grad():
-                states, mask = self.encoder(**inputs).hidden_states, inputs["attention_mask"]
-                found = pooled(states, mask, how) if modules is None else modules.vectors(states, mask)
+            states, mask = self.encoder(**inputs).hidden_states, inputs["attention_mask"]
+            found = pooled(states, mask, how) if modules is None else modules.vectors(states, mask)
             vectors[indices] = found.cpu().numpy()
         return vectors, int(sequences.cut.sum())
 
@@ -292,6 +292,7 @@ class LoadedModel:
         inside = self.inside(text, text_pair)
         return Attentions(inside.tokens, inside.probabilities)
 
+    @torch.no_grad()
     def inside(self, text: str, text_pair: str | None = None) -> Inside:
         """Return tokens, hidden states and everything that attention computes for a text or pair.
 
@@ -302,14 +303,11 @@ class LoadedModel:
             DataError: The text is longer than the model reads.
         """
         ids, types, segments = self._sequence(text, text_pair)
-        with torch.no_grad():
-            detail = self.encoder.forward_in_detail(*torch.tensor([[ids], [types]], device=self.device))
-
-        def stacked(name: str) -> NDArray[np.float32] | None:
-            parts = [getattr(layer, name) for layer in detail.layers]
-            return None if parts[0] is None else torch.cat(parts).cpu().numpy()
-
-        attention: dict[str, Any] = {name: stacked(name) for name in detail.layers[0]._fields}
+        detail = self.encoder.forward_in_detail(*torch.tensor([[ids], [types]], device=self.device))
+        by_name = dict(zip(detail.layers[0]._fields, zip(*detail.layers, strict=True), strict=True))
+        attention: dict[str, Any] = {
+            name: None if layers[0] is None else torch.cat(layers).cpu().numpy() for name, layers in by_name.items()
+        }
         states = torch.cat(detail.hidden_states).cpu().numpy()
         return Inside(tuple(self.tokenizer.tokens(ids)), tuple(ids), tuple(segments), states, **attention)
 
@@ -359,6 +357,7 @@ class LoadedModel:
         names = tokenizer.readable_tokens(best.tolist())
         return [(name, float(similarity[index])) for name, index in zip(names, best, strict=True)]
 
+    @torch.no_grad()
     def next_sentence(self, first: str, second: str) -> float:
         """Return the probability that the second text follows the first one, by the next sentence head.
 
@@ -372,10 +371,8 @@ class LoadedModel:
             raise DataError("a text is empty; next_sentence compares two texts with words.")
         ids, types, _ = self._sequence(first, second)
         sequence = torch.tensor([[ids], [types]], device=self.device)
-        output = None
-        if hasattr(self.model, "forward_everywhere"):
-            with torch.no_grad():
-                output = self.model.forward_everywhere(*sequence).nsp_logits
+        has_heads = hasattr(self.model, "forward_everywhere")
+        output = self.model.forward_everywhere(*sequence).nsp_logits if has_heads else None
         if output is None:
             raise self._cannot("tell whether a text follows", "next sentence head", "artifacts/pretrain")
         return float(output[0].softmax(-1)[0])  # class 0 is the next segment

@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -22,7 +22,7 @@ from bertline.foundation.engine import LocalEngine, shard_folder
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import lock_file, sha256_of_file, sha256_of_path, sync_to_disk, writing
 from bertline.foundation.parallel import ordered_map
-from bertline.foundation.progress import progress, say
+from bertline.foundation.progress import progress, say, warn
 from bertline.inference import row_files
 from bertline.inference.model import LoadedLinearModel, LoadedModel
 from bertline.kinds.base import FileColumns, InputColumn
@@ -63,8 +63,6 @@ class PredictedFile:
     """Number of inputs truncated to the model's maximum length."""
     num_resumed: int
     """Number of rows that an earlier run had already written."""
-    num_documents_truncated: int = 0
-    """Number of truncated documents among those searched."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,17 +202,15 @@ def predict_file(
         nullcontext() if isinstance(model, LoadedLinearModel) else packed_linears(model.model),
     ):
         predictor: RowPredictor
-        num_documents_truncated = 0
         if output == "vectors":
             predictor = VectorPredictor(model, batch_size=how.batch_size)
         else:
-            predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
+            predictor = _task_of(model, layout, documents, how, num_threads)
         blocks = row_files.blocks_of(row_files.file_rows(source, layout))
         first = next(blocks, None)
         if first is None:
             raise DataError(f"{source} has no rows. Give a file with at least one text.")
-        names_of = {each.name: column_in(first[0], getattr(columns, each.name)) for each in fields(columns)}
-        columns = FileColumns(**names_of)
+        columns = FileColumns(**{name: column_in(first[0], column) for name, column in asdict(columns).items()})
         inputs = predictor.file_inputs(columns)
         reads = _columns_read(first[0], inputs, columns)
         say(f"{source.name}: {'a text for each line' if row_files.format_read(source, layout) == 'txt' else reads}")
@@ -246,7 +242,6 @@ def predict_file(
         num_rows=num_rows,
         num_truncated=sum(count["truncated"] for count in counts),
         num_resumed=num_rows - sum(num_predicted),
-        num_documents_truncated=num_documents_truncated,
     )
 
 
@@ -254,8 +249,9 @@ def predict_file(
 def _work_folder(target: Path) -> Iterator[Path]:
     """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output."""
     if row_files.format_of(target) in ("txt", "json", "xlsx") or target.suffix.lower() in (".bz2", ".xz", ".zst"):
-        problem = f"{target}: rows with columns cannot be written as {target.suffix}"
-        raise DataError(f"{problem}; choose .jsonl, .csv, .tsv or .parquet.")
+        raise DataError(
+            f"{target}: rows with columns cannot be written as {target.suffix}; choose .jsonl, .csv, .tsv or .parquet."
+        )
     work = target.with_name(f"{target.name}.unfinished")
     with writing(target):
         work.mkdir(parents=True, exist_ok=True)
@@ -274,8 +270,8 @@ def _work_folder(target: Path) -> Iterator[Path]:
 
 def _columns_read(first: TableRow, inputs: list[InputColumn], columns: FileColumns) -> str:
     """Return which columns are read, by the arguments of the command line that name them, and which are not."""
-    named = {f"{each.name}_column": getattr(columns, each.name) for each in fields(columns)}
-    argument = {column.name: next(key for key in named if named[key] == column.name) for column in inputs}
+    named = {getattr(columns, each.name): f"{each.name}_column" for each in reversed(fields(columns))}
+    argument = {column.name: named[column.name] for column in inputs}
     reads = ", ".join(argument.values())
     for each in fields(columns):
         if (name := getattr(columns, each.name)) not in (None, each.default, *argument):
@@ -293,7 +289,7 @@ def _columns_read(first: TableRow, inputs: list[InputColumn], columns: FileColum
 
 def _task_of(
     model: LoadedModel, layout: TableLayout, documents: DocumentsFile | None, how: Predicting, num_threads: int
-) -> tuple[TaskPredictor, int]:
+) -> TaskPredictor:
     if model.task is None:
         raise ArtifactError(
             f"{model.name} cannot classify or answer: it has no task. Load artifacts/export/TASK instead, or ask for "
@@ -309,12 +305,12 @@ def _task_of(
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
     task = model.task.covering(how.coverage).for_thread()
     task.num_probabilities = how.num_probabilities
-    return task, 0
+    return task
 
 
 def _searching(
     task: TaskPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
-) -> tuple[SearchedDocuments, int]:
+) -> SearchedDocuments:
     ids: list[str] = []
     is_text = row_files.format_read(documents.path, layout) == "txt"
     records = progress(row_files.file_rows(documents.path, layout), description=f"{documents.path.name}: documents")
@@ -346,8 +342,9 @@ def _searching(
     encoded = list(ordered_map(encode, read(), num_workers=num_threads, in_threads=True))
     if not ids:
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
-    vectors = np.concatenate([vectors for vectors, _ in encoded])
-    return SearchedDocuments(task, ids, vectors, documents.top_k), sum(num_cut for _, num_cut in encoded)
+    if num_cut := sum(cut for _, cut in encoded):
+        warn(f"{documents.path.name}: {num_cut:,} documents are cut to what the model reads")
+    return SearchedDocuments(task, ids, np.concatenate([vectors for vectors, _ in encoded]), documents.top_k)
 
 
 def _with_output(

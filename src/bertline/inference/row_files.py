@@ -178,8 +178,10 @@ def widened_schema(blocks: Iterable[list[TableRow]]) -> pa.Schema:
         with _misfits_named(rows, block, lambda name, value: widen({name: value})):
             widen(*rows)
         if str(widest).count(": ") > _MOST_FIELDS:
-            problem = f"{block[-1].where}: the rows up to here have more than {_MOST_FIELDS:,} different keys"
-            raise DataError(f"{problem}, each of which is a column of its own in .parquet. {_OTHER_FORMAT}")
+            raise DataError(
+                f"{block[-1].where}: the rows up to here have more than {_MOST_FIELDS:,} different keys, each of which "
+                f"is a column of its own in .parquet. {_OTHER_FORMAT}"
+            )
     return pa.schema([*widest])
 
 
@@ -195,8 +197,10 @@ def _misfits_named(rows: list[Row], block: list[TableRow], fit: Callable[[str, A
                     fit(name, value)
                 except _MISFITS as misfit:
                     reason = str(misfit).rpartition("Unable to merge: ")[2].replace("Field  ", "it ")
-                    problem = f"{record.where}: column {name!r} is {value!r:.80}, which cannot be written ({reason})"
-                    raise DataError(f"{problem}. {_OTHER_FORMAT}") from misfit
+                    raise DataError(
+                        f"{record.where}: column {name!r} is {value!r:.80}, which cannot be written ({reason}). "
+                        f"{_OTHER_FORMAT}"
+                    ) from misfit
         raise DataError(f"in the rows from {block[0].where} on: {error}. {_OTHER_FORMAT}") from error
 
 

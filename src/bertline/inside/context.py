@@ -188,14 +188,24 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
         thresholds = np.append(np.unique(cosine[~test]), np.inf)
         best = ((cosine[~test] >= thresholds[:, None]) == same[~test]).sum(1).argmax()
         right[name] = (cosine >= thresholds[best]) == same
-    table = []
-    for name, hits in right.items():
-        table.append({"vectors": name, "where_chosen": hits[~test].mean().item(), "test": hits[test].mean().item()})
-        table[-1]["interval"] = bootstrapped(hits[test], word[test])
+    table = [
+        {
+            "vectors": name,
+            "where_chosen": hits[~test].mean().item(),
+            "test": hits[test].mean().item(),
+            "interval": bootstrapped(hits[test], word[test]),
+        }
+        for name, hits in right.items()
+    ]
     layers = [name for name in right if name not in _SIMPLE]
     chosen = max(layers, key=lambda name: right[name][~test].mean())
-    facts = {"rows": int((~test).sum()), "test_rows": int(test.sum()), "num_cut": sides[0][1] + sides[1][1]}
-    facts |= {"chosen": chosen} | _gain(right, chosen, _SIMPLE, test, word)
+    facts = {
+        "rows": int((~test).sum()),
+        "test_rows": int(test.sum()),
+        "num_cut": sides[0][1] + sides[1][1],
+        "chosen": chosen,
+        **_gain(right, chosen, _SIMPLE, test, word),
+    }
     return MeasuredTable("WiC: the same sense?", table, facts)
 
 
@@ -225,9 +235,12 @@ def blanks(model: LoadedModel, documents: _Documents, *, most: int = 2000, seed:
         raise DataError(f"{len(drawn)} of {len(texts)} sentences have a word to fill; expected {2 * _BLOCK} or more.")
     left, right, targets, blocks = zip(*drawn, strict=True)
     end, both = list(layout.after), list(zip(left, right, strict=True))
-    sequences = {"both sides": [before + behind + end for before, behind in both]}
-    sequences |= {"left, [SEP]": [before + end for before in left], "left": list(left)}
-    sequences["left, [MASK]s"] = [before + [mask] * len(behind) + end for before, behind in both]
+    sequences = {
+        "both sides": [before + behind + end for before, behind in both],
+        "left, [SEP]": [before + end for before in left],
+        "left": list(left),
+        "left, [MASK]s": [before + [mask] * len(behind) + end for before, behind in both],
+    }
     wanted, place = torch.tensor(targets)[:, None], torch.tensor([[len(before) - 1] for before in left])
 
     def fill(indices: Any, *inputs: Any) -> Any:
@@ -243,9 +256,16 @@ def blanks(model: LoadedModel, documents: _Documents, *, most: int = 2000, seed:
     rows = []
     for name, values in scores.items():
         lost, more = (scores["both sides"] - values).T * [[1], [-1]]
-        rows.append({"reads": name, "accuracy": values[:, 0].mean().item(), "nats": values[:, 1].mean().item()})
-        rows[-1] |= {"lost": lost.mean().item(), "lost_interval": bootstrapped(lost, blocks)}
-        rows[-1] |= {"more_nats": more.mean().item(), "nats_interval": bootstrapped(more, blocks)}
+        row = {
+            "reads": name,
+            "accuracy": values[:, 0].mean().item(),
+            "nats": values[:, 1].mean().item(),
+            "lost": lost.mean().item(),
+            "lost_interval": bootstrapped(lost, blocks),
+            "more_nats": more.mean().item(),
+            "nats_interval": bootstrapped(more, blocks),
+        }
+        rows.append(row)
     facts = {"blanks": len(targets), "sentences_without_a_word": len(texts) - len(targets), "num_cut": num_cut}
     return MeasuredTable("Blanks: both sides against the left side alone", rows, facts)
 
@@ -280,9 +300,13 @@ def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, 
 
     offset = table[b] - table[a] + table[c]
     free = answers(offset, every[:, :0])
-    right = {"offset": answers(offset) == wanted, "c_alone": answers(table[c]) == wanted}
-    right |= {"random": answers(table[y] - table[x] + table[c]) == wanted, "with_inputs": free == wanted}
-    right["is_input"] = (free[:, None] == every[:, :3]).any(1)
+    right = {
+        "offset": answers(offset) == wanted,
+        "c_alone": answers(table[c]) == wanted,
+        "random": answers(table[y] - table[x] + table[c]) == wanted,
+        "with_inputs": free == wanted,
+        "is_input": (free[:, None] == every[:, :3]).any(1),
+    }
     lines = []
     for name in [*dict.fromkeys(sections.tolist()), "all"]:
         part = (sections == name) | (name == "all")
@@ -339,12 +363,23 @@ def next_sentences(model: LoadedModel, documents: _Documents, *, most: int = 200
         hit, p, y = right[test], chances[name][test], follows[test]
         parts = [part for part in (np.minimum(p * 10, 9).astype(int) == np.arange(10)[:, None]) if part.any()]
         bins[name] = [[int(part.sum()), float(p[part].mean()), float(y[part].mean())] for part in parts]
-        rows.append({"probabilities": name, "accuracy": hit.mean().item(), "interval": bootstrapped(hit, groups[test])})
-        rows[-1] |= {kind: hit[kind_of[test] == kind].mean().item() for kind in np.unique(kind_of[test]).tolist()}
-        rows[-1] |= {"nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean().item()}
-        rows[-1] |= {"ece": sum(pairs * abs(mean - share) for pairs, mean, share in bins[name]) / len(y)}
-    facts = {"pairs": len(drawn), "test_pairs": len(y), "num_cut": int(sequences.cut.sum()), "reliability": bins}
-    facts |= {"left_out": len(chosen) - len(drawn), **_gain(hits, "model, Platt", [*methods][1:], test, groups)}
+        row = {
+            "probabilities": name,
+            "accuracy": hit.mean().item(),
+            "interval": bootstrapped(hit, groups[test]),
+            **{kind: hit[kind_of[test] == kind].mean().item() for kind in np.unique(kind_of[test]).tolist()},
+            "nats": -np.log(np.maximum(np.where(y, p, 1 - p), 1e-12)).mean().item(),
+            "ece": sum(pairs * abs(mean - share) for pairs, mean, share in bins[name]) / len(y),
+        }
+        rows.append(row)
+    facts = {
+        "pairs": len(drawn),
+        "test_pairs": len(y),
+        "num_cut": int(sequences.cut.sum()),
+        "reliability": bins,
+        "left_out": len(chosen) - len(drawn),
+        **_gain(hits, "model, Platt", [*methods][1:], test, groups),
+    }
     return MeasuredTable("Does the second sentence follow the first?", rows, facts)
 
 
@@ -369,15 +404,15 @@ def _gain(right: Mapping[str, _Array], name: str, simple: Sequence[str], test: _
     }
 
 
+@torch.no_grad()
 def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> _Array:
     """Return what `read` makes of indices, input_ids, token_type_ids and attention_mask of batches, in order."""
     parts, order, pad_id = [], [], model.tokenizer.pad_id
     sequences = padded_sequences(inputs, [*map(len, inputs)], pad_id=pad_id) if isinstance(inputs, list) else inputs
-    with torch.no_grad():
-        for indices, batch in scoring_batches(sequences, max_tokens=max_tokens):
-            on_device = (values.to(model.device) for values in batch.values())
-            parts.append(read(torch.from_numpy(indices), *on_device).float().cpu().numpy())
-            order.append(indices)
+    for indices, batch in scoring_batches(sequences, max_tokens=max_tokens):
+        on_device = (values.to(model.device) for values in batch.values())
+        parts.append(read(torch.from_numpy(indices), *on_device).float().cpu().numpy())
+        order.append(indices)
     return np.concatenate(parts)[np.argsort(np.concatenate(order))]
 
 

@@ -5,7 +5,6 @@ Better than One? (arXiv 1905.10650), section 3: the output of a head of a traine
 """
 
 import copy
-import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +27,7 @@ from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import progress, warn
 from bertline.foundation.verdicts import Measured, adjusted, compared, measured
 from bertline.inference.model import LoadedModel
+from bertline.inference.row_files import PLAIN_LAYOUT, file_rows
 from bertline.modeling.bert import BertModel
 from bertline.modeling.initialization import initialize
 from bertline.tasks.treebank import ParsedSentence, read_treebank
@@ -86,9 +86,12 @@ def measure_heads(model: LoadedModel, dev: Path, test: Path | None = None, min_e
         relations[name] = row
     for row, difference in zip(relations.values(), [differences[0], *adjusted(differences[1:])], strict=True):
         row |= {"difference": difference.difference, "p_value": difference.p_value, "verdict": difference.verdict}
-    parsing = {"encoder": parsed, "random_weights": random_parsed}
-    for key, offset in {"next_word": 1, "previous_word": -1}.items():
-        parsing[key] = systems["offset"][1][:, measures.OFFSETS.index(offset)]
+    parsing = {
+        "encoder": parsed,
+        "random_weights": random_parsed,
+        "next_word": systems["offset"][1][:, measures.OFFSETS.index(1)],
+        "previous_word": systems["offset"][1][:, measures.OFFSETS.index(-1)],
+    }
     return {
         "dev": {"file": dev.name, "sentences": len(parts[0].words)},
         "test": {"file": (test or dev).name, "sentences": len(parts[1].words)},
@@ -227,11 +230,7 @@ def ablate_classifier(model: LoadedModel, rows: Path, count: int) -> dict[str, A
     """
     if model.kind != "classification":
         raise ArtifactError(f"{model.name} is no classifier of texts, but of the kind {model.kind}.")
-    try:
-        with rows.open(encoding="utf-8-sig", newline="") as file:
-            table = measures.evenly_spread(list(csv.DictReader(file)), count)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{rows} cannot be read ({error}); give a CSV file in UTF-8.") from error
+    table = measures.evenly_spread([row.values for row in file_rows(rows, PLAIN_LAYOUT)], count)
     if not table or not {"text", "label"} <= table[0].keys():
         raise DataError(f"{rows} must be a CSV file whose first line names the columns text and label, with rows.")
     if unknown := {row["label"] for row in table} - {*model.labels}:
@@ -264,6 +263,8 @@ def _without_each(model: LoadedModel, rows: Callable[[], _Sums], texts: Sequence
     changed = sum(one["without_it"] in ("higher", "lower") for one in without)
     most = sorted(without, key=lambda one: -abs(one["score"] - whole.mean))[:3]
     named = ", ".join("{layer}-{head} ({score:.3f})".format(**one) for one in most)
-    in_words = f"The {what} on {len(texts)} texts is {whole.mean:.3f} with all heads. {changed} of {len(without)} "
-    in_words += f"heads change it beyond noise when out; most do {named}."
+    in_words = (
+        f"The {what} on {len(texts)} texts is {whole.mean:.3f} with all heads. {changed} of {len(without)} heads "
+        f"change it beyond noise when out; most do {named}."
+    )
     return {"texts": len(texts), "with_all": round(whole.mean, 4), "without": without, "in_words": in_words}

@@ -274,6 +274,7 @@ def _places(states: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
     return {"similarity": unit @ unit.transpose(0, 2, 1), "map": unit @ directions}
 
 
+@torch.no_grad()
 def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], shown: int) -> Lens:
     """Predict all blanks, else all shown tokens, from the vectors after each layer by the model's own head."""
     tokenizer = model.tokenizer
@@ -283,11 +284,10 @@ def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], s
     # ModernBERT normalises behind the last layer, as its head expects.
     norm = getattr(getattr(model.encoder, "hf", None), "final_norm", None)
     best = []
-    with torch.no_grad():
-        for layer, vectors in enumerate(torch.from_numpy(states[:, places]).to(model.device)):
-            ready = vectors if norm is None or layer == len(states) - 1 else norm(vectors)
-            logits = model.model.mlm_logits(ready[None])[0, :, : tokenizer.vocab_size].cpu()
-            best.append(logits.softmax(-1).index_fill(1, special, -1.0).topk(_NUM_GUESSES))
+    for layer, vectors in enumerate(torch.from_numpy(states[:, places]).to(model.device)):
+        ready = vectors if norm is None or layer == len(states) - 1 else norm(vectors)
+        logits = model.model.mlm_logits(ready[None])[0, :, : tokenizer.vocab_size].cpu()
+        best.append(logits.softmax(-1).index_fill(1, special, -1.0).topk(_NUM_GUESSES))
     chosen = [one.indices.tolist() for one in best]
     different = sorted({index for layer in chosen for place in layer for index in place})
     numbers = {index: number for number, index in enumerate(different)}

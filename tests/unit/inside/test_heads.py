@@ -241,7 +241,7 @@ def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
     rows.write_text("text,label\n" + "".join(f"{text},other\n" for text in texts))
     with pytest.raises(DataError, match="has the label 'other'; .* knows a, b"):
         ablate_classifier(task, rows, 20)
-    with pytest.raises(DataError, match=r"nowhere\.csv cannot be read"):
+    with pytest.raises(DataError, match=r"nowhere\.csv is not a file"):
         ablate_classifier(task, tmp_path / "nowhere.csv", 20)
     with pytest.raises(ArtifactError, match="is no classifier"):
         ablate_classifier(load_folder(str(folder), device="cpu"), rows, 20)
