@@ -29,7 +29,6 @@ from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Metric, shown_means
 from bertline.tokenization.tokenizer import Tokenizer
 
-_FORMAT_VERSION = 1
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
 
 
@@ -71,7 +70,7 @@ def build_evaluation(
         write_tables(facts, pipeline, folder)
         measured = {task: {split: one.figures() for split, one in of.items()} for task, of in overlaps.items()}
         content = {"figures": headline, "overlap": measured, "plots": sorted(one.name for one in charts)}
-        write_manifest(folder, kind="evaluate", format_version=_FORMAT_VERSION, content=content)
+        write_manifest(folder, kind="evaluate", format_version=1, content=content)
     return headline
 
 
@@ -174,11 +173,6 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
     return found
 
 
-# Maximum number of tasks that get a second sentence and a tile each.
-_FEW_TASKS = 3
-# Maximum number of mask predictions shown per sentence.
-_FRAMES = 9
-_CONSIDERED_DOCUMENTS = 2_000
 # Sentences that a sample document shows, and has at least.
 _SENTENCES = 4
 
@@ -194,7 +188,7 @@ def report_page(
 ) -> str:
     """Return the report as one file without other files, with charts of `pretraining` and of what was `dropped` from
     the corpus, and `num_documents` sample documents with their tokens."""
-    few = len(tasks) <= _FEW_TASKS
+    few = len(tasks) <= 3  # each gets a second sentence and a tile
     return rendered(
         "report.html",
         title=facts.title,
@@ -266,11 +260,11 @@ def _task_row(section: TaskSection) -> list[str]:
 
 
 def _frames(facts: Facts) -> dict[str, list[dict[str, Any]]]:
-    """Return mask predictions by sentence: the first, the last and some evenly spaced between."""
+    """Return mask predictions by sentence: the first, the last and seven evenly spaced between."""
     sentences: dict[str, list[dict[str, Any]]] = {}
     for row in facts.mask_predictions:
         sentences.setdefault(row["sentence"], []).append(row)
-    places = {name: np.linspace(0, len(rows) - 1, min(len(rows), _FRAMES)) for name, rows in sentences.items()}
+    places = {name: np.linspace(0, len(rows) - 1, min(len(rows), 9)) for name, rows in sentences.items()}
     return {name: [rows[round(place)] for place in places[name]] for name, rows in sentences.items()}
 
 
@@ -306,7 +300,7 @@ def _samples(pipeline: PipelineFolders, number: int) -> list[tuple[Document, lis
     """Return some held-out documents with the tokens of their first sentences, chosen by a hash of their ids."""
     if pipeline.corpus is None or pipeline.tokenizer is None:
         return []
-    documents = islice(read_documents(pipeline.corpus, "validation"), _CONSIDERED_DOCUMENTS)
+    documents = islice(read_documents(pipeline.corpus, "validation"), 2_000)
     long_enough = [document for document in documents if len(document.sentences) >= _SENTENCES]
     chosen = sorted(long_enough, key=lambda document: unit_interval("report sample", document.id))[:number]
     tokenizer = Tokenizer.load(pipeline.tokenizer)

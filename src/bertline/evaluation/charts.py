@@ -23,8 +23,6 @@ from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
-_REASONS = 12
-
 
 @dataclass(frozen=True, slots=True)
 class Captioned:
@@ -46,7 +44,7 @@ def dropped_charts(facts: Facts) -> list[Captioned]:
     return [
         Captioned(
             f"dropped_{unit}",
-            bar_chart(sorted(rows, key=lambda row: (-row[1], row[0]))[:_REASONS], name=f"{unit} left out"),
+            bar_chart(sorted(rows, key=lambda row: (-row[1], row[0]))[:12], name=f"{unit} left out"),
             f"{unit.capitalize()} left out of the corpus, by reason.",
         )
         for unit, rows in sorted(reasons.items())

@@ -16,11 +16,8 @@ from bertline.foundation.manifests import read_manifest
 NUM_RANDOM, NUM_FREQUENT, NUM_LONGEST = 20, 20, 5
 SHORT_CHARACTERS = 40
 """Longest sentence, in characters, that is counted among the frequent short ones."""
-_MAX_COUNTED = 400_000
-_SCRIPT_SAMPLES = 4_000
 # Sentences of each source and language, however many there are.
 _FEWEST_RANDOM, _FEWEST_SCRIPT_SAMPLES = 3, 200
-_FEW_WORDS = 2
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -51,7 +48,7 @@ class SurveyedPart:
     @property
     def share_of_few_words(self) -> float:
         """The share of sentences with one or two words."""
-        few = sum(number for length, number in self.words_per_sentence.items() if length <= _FEW_WORDS)
+        few = sum(number for length, number in self.words_per_sentence.items() if length <= 2)
         return few / max(1, self.sentences)
 
     def add(self, document: Document, position: int, chosen: set[int], every: int, most_counted: int) -> None:
@@ -95,7 +92,7 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
         sizes = {"": sum(manifest["counts"][split]["sentences"] for split in SPLITS)}
     parts = {label: SurveyedPart(sentences=total) for label, total in sizes.items()}
     num_random = max(_FEWEST_RANDOM, NUM_RANDOM // len(parts))
-    num_scripts = max(_FEWEST_SCRIPT_SAMPLES, _SCRIPT_SAMPLES // len(parts))
+    num_scripts = max(_FEWEST_SCRIPT_SAMPLES, 4_000 // len(parts))
     chosen = {
         label: set(random.Random(seed).sample(range(total), min(num_random, total))) for label, total in sizes.items()
     }
@@ -104,7 +101,7 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
         for document in read_documents(folder, split):
             label = label_of(document.id) if len(parts) > 1 else ""
             every = max(1, sizes[label] // num_scripts)
-            parts[label].add(document, positions[label], chosen[label], every, _MAX_COUNTED // len(parts))
+            parts[label].add(document, positions[label], chosen[label], every, 400_000 // len(parts))
             positions[label] += len(document.sentences)
     whole = SurveyedPart(sentences=sum(sizes.values()))
     for part in parts.values():

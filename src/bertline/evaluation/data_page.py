@@ -21,8 +21,6 @@ from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
 from bertline.tokenization.fit import Fit
 
-_LONG_SEQUENCE = 512
-_LEAST_SCRIPT = 0.02
 # Sources whose samples all stand open, and that are listed in a line.
 _MOST_OPEN = 6
 
@@ -35,7 +33,10 @@ def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> N
         "data.html",
         title="What the text and the vocabulary look like",
         manifest=manifest,
-        total={name: sum(split[name] for split in manifest["counts"].values()) for name in _AMOUNTS},
+        total={
+            name: sum(split[name] for split in manifest["counts"].values())
+            for name in ("documents", "sentences", "words")
+        },
         survey=survey,
         dropped=drops_in_words(drops["counts"]),
         drops=[
@@ -55,9 +56,6 @@ def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> N
         small=small,
     )
     write_atomically(path, page)
-
-
-_AMOUNTS = ("documents", "sentences", "words")
 
 
 def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
@@ -93,7 +91,7 @@ def _main_scripts(scripts: Counter[str]) -> str:
     'Latin 75.0 %, Cyrillic 24.0 %'
     """
     total = max(1, scripts.total())
-    most = [(name, number) for name, number in scripts.most_common(3) if number / total >= _LEAST_SCRIPT]
+    most = [(name, number) for name, number in scripts.most_common(3) if number / total >= 0.02]
     return ", ".join(f"{name.title()} {percent(number / total)}" for name, number in most)
 
 
@@ -189,7 +187,7 @@ def _fit_cells(one: Fit) -> list[str]:
 
 
 def _fit_row(survey: VocabularySurvey, one: Fit) -> list[str]:
-    words = _LONG_SEQUENCE / max(1e-9, one.tokens_per_word)
+    words = 512 / max(1e-9, one.tokens_per_word)
     name = Markup("<b>{}</b>").format(one.name) if one is survey.own else one.name
     return [name, count(one.size), *_fit_cells(one), count(round(words)), percent(survey.shared.get(one.name, 1.0))]
 

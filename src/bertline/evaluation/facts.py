@@ -21,7 +21,6 @@ from bertline.tasks.stored_rows import read_task_manifest
 
 PROVENANCE_NAME = "provenance.json"
 """Name of the file in the artifacts of `pretrain` and of each sweep."""
-_SHORT = 12
 _SEEDS = {"examples": "examples", "pretrain": "pretraining", "sweep": "sweeps"}
 # Versions that the report names; provenance.json has all of them.
 _NAMED = ("python", "torch", "pytorch-lightning", "tokenizers", "numpy", "optuna")
@@ -145,7 +144,7 @@ class Facts:
         found, sections = self.provenance, self.params
         seeds = [f"{_SEEDS[name]} {sections[name]['seed']}" for name in _SEEDS if "seed" in sections.get(name, {})]
         commits = {one["stage"]: one["commit"] for one in found}
-        shown = {stage: c[:_SHORT] + " with changes" * c.endswith("+changes") for stage, c in commits.items()}
+        shown = {stage: c[:12] + " with changes" * c.endswith("+changes") for stage, c in commits.items()}
         versions = {name: _by_stage({one["stage"]: one["versions"].get(name, "") for one in found}) for name in _NAMED}
         facts = {
             "finished": max((one["ended"] for one in found), default=""),

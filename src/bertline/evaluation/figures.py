@@ -46,11 +46,7 @@ _STYLE = {
 _WIDTH, _PLOT_HEIGHT = 6.1, 3.3
 # Curves with more points are thinned: they look the same and would make the file large.
 _MOST_POINTS = 400
-_FEW_TICKS, _STEPS = 4, (1, 2, 2.5, 5, 10)
-# Panels next to each other.
-_COLUMNS = 4
-# Characters of a line of the legend, and of a name that is drawn.
-_CHARACTERS, _LONGEST_NAME = 75, 60
+_STEPS = (1, 2, 2.5, 5, 10)
 
 Points = Sequence[tuple[float, float]]
 P = ParamSpec("P")
@@ -110,7 +106,7 @@ def _styled(draw: Callable[Concatenate[Figure, P], str]) -> Callable[P, Chart]:
 
 def _name(name: str) -> str:
     """Return a name as it is drawn: on one line, and without a leading underscore, which would hide it."""
-    drawn = shortened(" ".join(printable(name).split()), _LONGEST_NAME)
+    drawn = shortened(" ".join(printable(name).split()), 60)
     return f" {drawn}" if drawn.startswith("_") else drawn
 
 
@@ -165,7 +161,7 @@ def line_chart(
     axes.set_xlabel(x_name)
     axes.set_title(y_name, loc="right", fontsize=11, color=COLOURS["soft"])
     names = [str(name) for name in axes.get_legend_handles_labels()[1]]
-    columns = max(1, min(3, _CHARACTERS // (max(map(len, names), default=0) + 6)))
+    columns = max(1, min(3, 75 // (max(map(len, names), default=0) + 6)))  # 75 characters fit in a line
     figure.set_size_inches(_WIDTH, _PLOT_HEIGHT + 0.26 * math.ceil(len(names) / columns))
     if names:
         figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.4)
@@ -197,7 +193,7 @@ def _scale_x(axes: Axes, values: Sequence[float], *, log: bool) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     else:
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
-    if 1 < len(values) <= _FEW_TICKS and all(float(_number(value).replace(",", "")) == value for value in values):
+    if 1 < len(values) <= 4 and all(float(_number(value).replace(",", "")) == value for value in values):
         axes.set_xticks(values)
     axes.xaxis.set_major_formatter(_number)
 
@@ -259,9 +255,9 @@ def small_multiples(figure: Figure, groups: Sequence[tuple[str, Points]], *, x_n
     In one panel, the colours of many groups cover one another. All panels have the same scales.
     """
     groups = [group for group in groups if group[1]]
-    lines = math.ceil(len(groups) / _COLUMNS)
+    lines = math.ceil(len(groups) / 4)
     figure.set_size_inches(_WIDTH, 1.75 * lines + 0.6)
-    panels = figure.subplots(lines, _COLUMNS, sharex=True, sharey=True, squeeze=False).flatten()
+    panels = figure.subplots(lines, 4, sharex=True, sharey=True, squeeze=False).flatten()
     every = [point for _, points in groups for point in points]
     for panel in panels:
         panel.set_axis_off()

@@ -77,7 +77,7 @@ class TaskSection:
         parts: tuple[list[float], list[float]] = ([], [])
         for place, value in enumerate(self.correct.get(split, [])):
             parts[place not in touched].append(value)
-        few = min(map(len, parts)) < _FEWEST_ROWS
+        few = min(map(len, parts)) < 10
         return [] if few else [sum(values) / len(values) for values in parts]
 
     def scores(self) -> Iterator[ReportTable]:
@@ -147,7 +147,7 @@ class TaskSection:
         places = [(gold, predicted) for gold in range(len(labels)) for predicted in range(len(labels))]
         wrong = sorted((-matrix[gold][other], gold, other) for gold, other in places if gold != other)
         rows = [[labels[gold], labels[other], count(-number)] for number, gold, other in wrong if number]
-        return ReportTable(["is", "taken for", "rows"], rows[:_MOST_CONFUSIONS])
+        return ReportTable(["is", "taken for", "rows"], rows[:12])
 
     @property
     def labels(self) -> list[str]:
@@ -168,11 +168,8 @@ class TaskSection:
 
 
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
-# Minimum number of rows for a separate average.
-_FEWEST_ROWS = 10
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
-_MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
 
 

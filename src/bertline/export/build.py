@@ -21,8 +21,6 @@ from bertline.modeling.families import GENERATOR
 from bertline.modeling.text_vectors import CLASSIFIER, VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import add_tokenizer_json, copy_tokenizer
 
-_KIND = "export"
-_FORMAT_VERSION = 2
 ENCODER = "encoder"
 # Graphs of tasks have no output for pairs of sentences.
 _WITHOUT_PAIRS: dict[Architecture, Architecture] = {"BertForPreTraining": "BertForMaskedLM"}
@@ -74,7 +72,7 @@ def build_export(
             "onnx_tolerance": config.onnx_tolerance,
             "versions": versions_of("safetensors", "tokenizers", "torch", "transformers", "onnx", "onnxruntime"),
         }
-        write_manifest(folder, kind=_KIND, format_version=_FORMAT_VERSION, content=content)
+        write_manifest(folder, kind="export", format_version=2, content=content)
     return {f"{name}/{key}": value for name, model in exported.items() for key, value in _headline(model).items()}
 
 

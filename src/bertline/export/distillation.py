@@ -20,8 +20,6 @@ from bertline.modeling.heads import AnswerLogits
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
-NUM_TOKENS = 128
-
 
 def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any]:
     """Measure the best student of a sweep, in fp32 and int8, and its teacher, in turns on this machine's CPU.
@@ -40,7 +38,7 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
     folders = {"student": student, "teacher": teacher}
     views = {name: load_view(folder, architecture_in(folder)) for name, folder in folders.items()}
     configs = [Checkpoint.open(folder).config for folder in folders.values()]
-    max_length = min(NUM_TOKENS, *(config.max_position_embeddings for config in configs))
+    max_length = min(128, *(config.max_position_embeddings for config in configs))
     with tempfile.TemporaryDirectory() as place:
         fp32, int8 = Path(place) / "fp32.onnx", Path(place) / "int8.onnx"
         try:

@@ -140,11 +140,8 @@ Decision = Literal["label", "labels", "score", "token", "token_score", "span", "
 the order of tokens by a score; `span`, start and end of an answer; `vector`, the order of pairs of texts by the cosine
 of their vectors."""
 
-_NUM_TEXTS = 256
-_BATCH_SIZE = 16
 # Columns of a predictions table with the model's inputs, by kind of task; `text_pair` may be missing.
 _INPUT_COLUMNS = (("question", "context"), ("query", "first_document"), ("query", "predicted"), ("text", "text_pair"))
-Batches = Sequence[Mapping[str, Tensor]]
 Outputs = list[tuple[NDArray[np.float32], ...]]  # the arrays of each batch
 
 
@@ -174,7 +171,7 @@ def checked_sequences(
         task: Configuration of the task, which says what marks the model reads besides token ids.
     """
     texts, text_pairs = list(CHECKED_TEXTS), None
-    table = pq.read_table(predictions).slice(0, _NUM_TEXTS) if predictions.exists() else pa.table({})
+    table = pq.read_table(predictions).slice(0, 256) if predictions.exists() else pa.table({})
     for first, second in _INPUT_COLUMNS:
         if {first, second} - {"text_pair"} <= {*table.column_names}:
             texts = table[first].to_pylist()
@@ -193,7 +190,9 @@ def checked_sequences(
     return with_shared_marked(sequences, tokenizer) if is_marked else sequences
 
 
-def compare(file: Path, expected: Outputs, batches: Batches, decision: Decision) -> dict[str, Any]:
+def compare(
+    file: Path, expected: Outputs, batches: Sequence[Mapping[str, Tensor]], decision: Decision
+) -> dict[str, Any]:
     """Compare an ONNX file with the outputs of the PyTorch model in fp32.
 
     Returns:
@@ -249,8 +248,6 @@ def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> 
     return start * mask.shape[1] + end
 
 
-BATCH_SIZES = (1, 32)
-_RUNS = 7
 _ENOUGH_S = 3.0  # a large model at full length would delay the pipeline for minutes: it is measured fewer times
 
 
@@ -277,7 +274,7 @@ def export_onnx(
     """
     view = load_view(folder, architecture)
     decision = decision_of(folder, architecture)
-    batches = [batch for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)]
+    batches = [batch for _, batch in scoring_batches(sequences, batch_size=16)]
     with torch.no_grad():
         results = [view(*(batch[name] for name in view.input_names)) for batch in batches]
     expected = [tuple(output.numpy() for output in outputs) for outputs in results]
@@ -334,7 +331,7 @@ def measure_latency(views: Mapping[str, ModelView], files: Mapping[str, Path], *
     sessions = {name: open_session(path) for name, path in files.items()}
     measured: dict[str, dict[str, float]] = {name: {} for name in (*views, *files)}
     vocab_size = getattr(view.model, "bert", view.model).vocab_size
-    for batch_size in BATCH_SIZES:
+    for batch_size in (1, 32):
         ids = torch.arange(batch_size * max_length).remainder(vocab_size).reshape(batch_size, max_length)
         tensors = ids, torch.ones_like(ids), torch.zeros_like(ids)
         arrays = {name: tensor.numpy() for name, tensor in zip(view.input_names, tensors, strict=False)}
@@ -355,7 +352,7 @@ def _in_turns(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
     """Run all functions in turns; return the seconds of each run by name, without the first where there are more."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     started = time.perf_counter()
-    for _ in range(1 + _RUNS):
+    for _ in range(8):
         for name, run in runs.items():
             times[name].append(timeit(run, number=1))
         if time.perf_counter() - started > _ENOUGH_S:

@@ -142,7 +142,6 @@ CHECKED_TEXTS = (
     "x" * 120,
     "",
 )
-_MAX_SEQUENCE = 64
 
 
 def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float) -> float:
@@ -214,7 +213,7 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
 def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:
     """Return the checked texts as padded pairs, encoded by transformers."""
     config = Checkpoint.open(folder).config
-    longest = min(_MAX_SEQUENCE, reference.model_max_length, config.max_position_embeddings)
+    longest = min(64, reference.model_max_length, config.max_position_embeddings)
     texts = [text for text in CHECKED_TEXTS if text]
     inputs = dict(
         reference(texts, texts[::-1], truncation=True, max_length=longest, padding="max_length", return_tensors="pt")

@@ -34,7 +34,6 @@ PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
 # Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
-_ROW_GROUP = 1 << 14
 _MISFITS = (pa.ArrowException, TypeError, OverflowError)
 _OTHER_FORMAT = "Rows of different columns or types fit into .jsonl, bytes into .parquet; choose that ending."
 _MOST_FIELDS = 10_000
@@ -274,7 +273,7 @@ class RowsOutput:
             with pq.ParquetWriter(path, pq.read_schema(blocks[0]), compression="zstd") as tables:
                 for block in blocks:
                     waiting.append(pq.read_table(block))
-                    if block == blocks[-1] or sum(map(len, waiting)) >= _ROW_GROUP:
+                    if block == blocks[-1] or sum(map(len, waiting)) >= 1 << 14:
                         tables.write_table(pa.concat_tables(waiting))
                         waiting = []
             return

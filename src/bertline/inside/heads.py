@@ -45,7 +45,6 @@ NOTES = (
     "differ: Stanford's poss is scored at the 's, nmod:poss at the possessor; heads in UD are content "
     "words, so that auxiliaries, copulas and prepositions depend on what they belong to.",
 )
-_MASK_PROB = 0.15
 _Sums = NDArray[np.float64]  # sum and number of what is measured in each text, [N, 2]
 _VERDICTS = {"better": "beats offset", "worse": "below offset", "not shown": "within noise", None: "too few texts"}
 
@@ -214,7 +213,7 @@ def _masked_losses(model: LoadedModel, treebank: Treebank) -> _Sums:
         ids = pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         draws = torch.rand(ids.shape, generator=torch.Generator().manual_seed(batch[0]))
-        targets = (draws < _MASK_PROB) & ~torch.isin(ids, torch.tensor([*tokenizer.special_ids]))
+        targets = (draws < 0.15) & ~torch.isin(ids, torch.tensor([*tokenizer.special_ids]))
         shown = ids.masked_fill(targets, tokenizer.mask_id).to(model.device)
         states = model.encoder(shown, torch.zeros_like(shown), mask.to(model.device)).hidden_states
         logits, losses = model.model.mlm_logits(states[targets.to(model.device)]).cpu(), torch.zeros(ids.shape)

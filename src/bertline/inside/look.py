@@ -39,7 +39,6 @@ _STEPS = {"scores": 0.01, "similarity": 0.01, "map": 0.01}
 # round it down.
 _LARGEST = 32_000
 _BY_HEAD = ("query", "key", "value")
-_NUM_GUESSES = 4
 # Less than any page shows; the logarithm of 0 would be no number.
 _LEAST_PROBABILITY = 1e-12
 _NO_VECTORS = (
@@ -287,7 +286,7 @@ def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], s
     for layer, vectors in enumerate(torch.from_numpy(states[:, places]).to(model.device)):
         ready = vectors if norm is None or layer == len(states) - 1 else norm(vectors)
         logits = model.model.mlm_logits(ready[None])[0, :, : tokenizer.vocab_size].cpu()
-        best.append(logits.softmax(-1).index_fill(1, special, -1.0).topk(_NUM_GUESSES))
+        best.append(logits.softmax(-1).index_fill(1, special, -1.0).topk(4))
     chosen = [one.indices.tolist() for one in best]
     different = sorted({index for layer in chosen for place in layer for index in place})
     numbers = {index: number for number, index in enumerate(different)}
