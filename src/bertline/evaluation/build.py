@@ -29,8 +29,6 @@ from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Metric, shown_means
 from bertline.tokenization.tokenizer import Tokenizer
 
-_OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
-
 
 def build_evaluation(
     config: EvaluateConfig, pipeline: PipelineFolders, out: Path, *, num_workers: int = 1
@@ -144,10 +142,11 @@ def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
         if metric.share_of:
             table = _by_step(facts, {"train": f"train/{metric.name}", "validation": f"val/{metric.name}"})
             table.to_csv(curves / "accuracy" / f"{metric.name}.csv")
-    _by_step(facts, _OPTIMIZATION).to_csv(curves / "optimization.csv")
-    keys = ["task", "arm", "rows", "test_mean", "test_std"]
+    optimization = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
+    _by_step(facts, optimization).to_csv(curves / "optimization.csv")
     rows = [{"task": task.name, **row} for task in facts.tasks for row in task.result["label_efficiency"]]
-    pd.DataFrame(rows, columns=keys).to_csv(curves / "label_efficiency.csv", index=False)
+    efficiency = pd.DataFrame(rows, columns=["task", "arm", "rows", "test_mean", "test_std"])
+    efficiency.to_csv(curves / "label_efficiency.csv", index=False)
     for task in facts.tasks:
         if task.result.get("confusion_matrix"):
             pairs = pd.read_parquet(pipeline.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
@@ -19,8 +20,6 @@ from bertline.kinds.base import TaskKind
 from bertline.kinds.registry import kind_named
 from bertline.tasks.metrics import metric_name
 from bertline.tasks.stored_rows import COLLECTION
-
-_NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class TaskSection:
         """Yield a table of comparisons for each test split; that of `test` has no heading."""
         head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", "outcome"]
         for split, comparisons in self.facts.result["comparisons_by_split"].items():
-            note, rows = _NOT_KNOWN, []
+            note, rows = f"{NOISE_UNKNOWN.capitalize()}.", []
             for name, title in self.facts.titles().items():
                 found, known = comparisons.get(name, {}), ["–", "–", "not known"]
                 if "p_value" in found:
@@ -132,7 +131,7 @@ class TaskSection:
             elif isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
                 yield _by_type(metric_name(name).capitalize(), value)
             elif isinstance(value, Mapping):
-                title = _NAMES.get(name, metric_name(name))
+                title = "the best choice of sentences" if name == "oracle" else metric_name(name)
                 rest += [[f"{title}, {metric_name(key)}", _figure(inner)] for key, inner in value.items()]
             elif isinstance(value, int | float | str):
                 rest.append([metric_name(name), _figure(value)])
@@ -159,16 +158,13 @@ class TaskSection:
         """Return the first row of train, (name, value) by column; empty if the rows are not there."""
         path = self.facts.folder / "train.parquet"
         first = next(pq.ParquetFile(path).iter_batches(batch_size=1), None) if path.exists() else None
-        if first is None or first.num_rows == 0:
-            return []
-        row = first.to_pylist()[0]
+        row = {} if first is None else first.to_pylist()[0]
         return [
             (name, Markup(_value(self.facts, key, row))) for key, name in _COLUMNS.items() if row.get(key) is not None
         ]
 
 
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
-_NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
 
@@ -200,12 +196,9 @@ def _repeated(trials: list[dict[str, Any]], who: str) -> list[str]:
     for trial in trials:
         of_point.setdefault(repr(sorted(trial["params"].items())), []).append(trial["number"])
     groups = [listing([str(number) for number in numbers]) for numbers in of_point.values() if len(numbers) > 1]
-    if not groups:
-        return []
     same = "; ".join(f"trials {group} are the same point" for group in groups)
-    return [
-        f"The {number_of(len(trials), 'trial')}{who} tried only {number_of(len(of_point), 'different point')}: {same}."
-    ]
+    tried = f"The {number_of(len(trials), 'trial')}{who} tried only {number_of(len(of_point), 'different point')}"
+    return [f"{tried}: {same}."] if groups else []
 
 
 def _edges(best: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who: str) -> Iterator[str]:
@@ -257,7 +250,9 @@ _COLUMNS = {
 def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
     value, more = row[key], ""
     if key == "words":
-        return " ".join(map(_tagged, value, row["tags"]))
+        tagged = '<mark class="right">{}<small>{}</small></mark>'
+        pairs = zip(map(escape, value), map(escape, row["tags"]), strict=True)
+        return " ".join(word if tag == "O" else tagged.format(word, tag) for word, tag in pairs)
     if key == "labels":
         value = _label(task, row)
     elif key == "document_ids":
@@ -268,18 +263,11 @@ def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
     return escape(shortened(str(value))) + more
 
 
-def _tagged(word: str, tag: str) -> str:
-    return f'<mark class="right">{escape(word)}<small>{escape(tag)}</small></mark>' if tag != "O" else escape(word)
-
-
 def _label(task: TaskFacts, row: dict[str, Any]) -> str:
     """Return the label of a row by name; several if it has several, or one for each of its sentences."""
     names, value = task.result["labels"], row["labels"]
-    if isinstance(value, int):
-        return str(names[value])
-    if "sentences" in row:
-        return ", ".join(names[number] for number in value)
-    return ", ".join(name for name, given in zip(names, value, strict=True) if given) or "none"
+    several = value if "sentences" in row else np.flatnonzero(value)
+    return ", ".join(names[number] for number in ([value] if isinstance(value, int) else several)) or "none"
 
 
 def _document(task: TaskFacts, ids: list[str]) -> str:

@@ -125,16 +125,15 @@ def survey_vocabulary(
     train = corpus.words("train", normalization, characters=_CHARACTERS)[""]
     trained = _trained(tokenizer, train, others, was_trained=was_trained)
     frames = {own: cut(tokenizer), **{name: cut(one) for name, one in others.items()}}
-    by_source: dict[str, list[Fit]] = {}
-    by_language: dict[str, list[Fit]] = {}
-    for name, one in {own: tokenizer, **(others if several else {})}.items():
-        frame = frames[name]
-        for source, of_source in frame.groupby("part", sort=False):
-            by_source.setdefault(str(source), []).append(fit_of(name, one, of_source))
-        for language, of_language in frame.groupby(frame["part"].map(language_of) if several else lambda _: None):
-            if of_language["part"].nunique() > 1:
-                by_language.setdefault(str(language), []).append(fit_of(name, one, of_language))
     text = frames[own]
+    sources: list[str] = list(text["part"].unique())
+    languages = sorted({language for source in sources if several and (language := language_of(source))})
+    of_language = {one: [source for source in sources if language_of(source) == one] for one in languages}
+
+    def fits(parts: list[str]) -> list[Fit]:
+        shown = {own: tokenizer, **(others if several else {})}
+        return [fit_of(name, one, frames[name][frames[name]["part"].isin(parts)]) for name, one in shown.items()]
+
     costs = text["times"] * (text["ids"].str.len() - 1)
     words = text.assign(cost=costs).groupby("word", as_index=False).agg({"times": "sum", "cost": "sum", "ids": "first"})
     words = words[words["cost"] > 0].sort_values(["cost", "word"], ascending=[False, True]).head(NUM_CUT)
@@ -148,8 +147,8 @@ def survey_vocabulary(
         split=split,
         own=fit_of(own, tokenizer, text),
         was_trained=was_trained and tokenizer.is_wordpiece,
-        by_source=by_source,
-        by_language=by_language,
+        by_source={source: fits([source]) for source in sources},
+        by_language={language: fits(parts) for language, parts in of_language.items() if len(parts) > 1},
         by_script=_by_script(tokenizer, text),
         trained={name: fit_of(title, one, cut(one)) for name, (title, one) in trained.items()},
         given=[fit_of(name, one, frames[name]) for name, one in others.items()],

@@ -182,14 +182,12 @@ def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: 
 
 def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
     """Return the README.md of a task's best model, likewise."""
-    name, usage, result = f"{facts.export.model_name}-{task}", facts.usages[task], facts.results[task]
-    if facts.baseline(task) is not None:
-        name = f"{name}-encoder"
+    usage, result = facts.usages[task], facts.results[task]
+    name = f"{facts.export.model_name}-{task}{'' if facts.baseline(task) is None else '-encoder'}"
     other_start, max_length = facts.start_of(task), facts.tasks[task].kind.config.max_length
     tags = list(dict.fromkeys([facts.families[task], usage.tag, *(["sentence-transformers"] if usage.vectors else [])]))
-    hub_start = facts.hub_start
-    if other_start is not None:
-        hub_start = other_start.strip("`").split("@")[0] if other_start.startswith("`") else None
+    other_on_hub = re.fullmatch("`([^@]*).*`", other_start or "")
+    hub_start = facts.hub_start if other_start is None else other_on_hub and other_on_hub[1]
     settings = [
         (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
         for key, value in result["arms"]["encoder"]["best_params"].items()

@@ -30,11 +30,9 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
         `verdict` on what the teacher brought. Nothing in int8 where the exporter cannot trace a wrapped encoder.
     """
     result, student, graphs = read_json(sweep / "result.json"), sweep / "best", {}
-    metric = result["metric"]
-    scores = {"teacher": (result["teacher"]["test"][metric], None)}
-    for name, arm in (("student", "encoder"), ("student_alone", "without_teacher")):
-        if arm in result["arms"]:
-            scores[name] = result["arms"][arm]["test_mean"], result["arms"][arm]["test_std"]
+    arms = {"student": result["arms"].get("encoder"), "student_alone": result["arms"].get("without_teacher")}
+    scores = {name: (arm["test_mean"], arm["test_std"]) for name, arm in arms.items() if arm}
+    scores = {"teacher": (result["teacher"]["test"][result["metric"]], None), **scores}
     folders = {"student": student, "teacher": teacher}
     views = {name: load_view(folder, architecture_in(folder)) for name, folder in folders.items()}
     configs = [Checkpoint.open(folder).config for folder in folders.values()]
@@ -45,7 +43,7 @@ def distillation(sweep: Path, task_folder: Path, teacher: Path) -> dict[str, Any
             write_onnx(views["student"], fp32)
             write_int8(fp32, int8)
             graphs["student_int8"] = int8
-            scores["student_int8"] = score_of_graph(int8, student, task_folder, metric), None
+            scores["student_int8"] = score_of_graph(int8, student, task_folder, result["metric"]), None
         except (RuntimeError, ArtifactError) as error:
             warn(f"the student has no int8 row, for its ONNX file cannot be made ({str(error).splitlines()[0]}).")
         files = {name: folder / WEIGHTS_NAME for name, folder in folders.items()} | graphs

@@ -313,21 +313,20 @@ def _searching(
 ) -> SearchedDocuments:
     ids: list[str] = []
     is_text = row_files.format_read(documents.path, layout) == "txt"
-    records = progress(row_files.file_rows(documents.path, layout), description=f"{documents.path.name}: documents")
+    rows = row_files.file_rows(documents.path, layout)
+    written = (row for row in rows if not is_text or row.values[row_files.TEXT_COLUMN].strip())
+    records = progress(written, description=f"{documents.path.name}: documents")
 
     def read() -> Iterator[list[str]]:
         for block in row_files.blocks_of(records):
             titles, texts = [], []
             for record in block:
-                if is_text and not record.values[row_files.TEXT_COLUMN].strip():
-                    continue
                 asked = (documents.id_column, documents.title_column, documents.text_column)
                 id_column, title_column, text_column = (column_in(record, column) for column in asked)
-                identity = record.values.get(id_column)
-                has_title = record.values.get(title_column) is not None
-                title = row_files.cell(record, InputColumn(title_column, "text")) if has_title else ""
+                identity, title = record.values.get(id_column), record.values.get(title_column)
                 ids.append(str(len(ids) if identity is None else identity))
-                titles.append(one_line(title))
+                column = InputColumn(title_column, "text")
+                titles.append("" if title is None else one_line(row_files.cell(record, column)))
                 texts.append(one_line(row_files.cell(record, InputColumn(text_column, "text"))))
             # In the format of a task's collection, so that the model sees the same text as there.
             yield Documents(ids[-len(texts) :], titles, texts).texts_read()

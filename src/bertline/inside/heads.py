@@ -129,18 +129,25 @@ def table_of(content: dict[str, Any]) -> str:
     rows = [("relation", "words", "head", "found", "95 %", "offset", "random", "verdict")]
     for name, row in content["relations"].items():
         head, offset, random = row["head"], row["offset"], row["random_weights"]
-        where, fixed = "{layer}-{head} {direction}".format(**head), "{offset:+d} ".format(**offset)
-        fixed += _percent(offset["accuracy"])
-        scores = _percent(head["accuracy"]), _percent(*head["interval"] or ()), fixed, _percent(random["accuracy"])
-        rows.append((name, f"{row['num_test']:,}", where, *scores, _VERDICTS[row["verdict"]]))
+        cells = (
+            name,
+            f"{row['num_test']:,}",
+            "{layer}-{head} {direction}".format(**head),
+            _percent(head["accuracy"]),
+            _percent(*head["interval"] or ()),
+            f"{offset['offset']:+d} {_percent(offset['accuracy'])}",
+            _percent(random["accuracy"]),
+            _VERDICTS[row["verdict"]],
+        )
+        rows.append(cells)
     lines = ("{:14} {:>6} {:>9} {:>5} {:>10} {:>8} {:>6} {}".format(*row) for row in rows)
-    parsing = (
-        "Parsing by all heads together: {encoder} % of heads found ({interval}), random weights {random_weights} %, "
-        "next word {next_word} %, the previous one {previous_word} %. (A probe that has word vectors, too, prints "
-        "78.0 % for BERT-base in their notebook.)"
-    )
     shares = {key: _percent(score["accuracy"]) for key, score in content["parsing"].items()}
-    parsing = parsing.format(interval=_percent(*content["parsing"]["encoder"]["interval"] or ()), **shares)
+    parsing = (
+        f"Parsing by all heads together: {shares['encoder']} % of heads found "
+        f"({_percent(*content['parsing']['encoder']['interval'] or ())}), random weights {shares['random_weights']} %, "
+        f"next word {shares['next_word']} %, the previous one {shares['previous_word']} %. (A probe that has word "
+        "vectors, too, prints 78.0 % for BERT-base in their notebook.)"
+    )
     both = [(name, row["head"]["accuracy"], _PUBLISHED.get(name)) for name, row in content["relations"].items()]
     pairs = ", ".join(f"{name} {_percent(score)} ({published})" for name, score, published in both if published)
     published = [f"Here, and in parentheses as published for BERT-base: {pairs}."] if pairs else []

@@ -470,7 +470,7 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
     with pytest.raises(MachineError, match="cannot be written"):  # said before anything is measured
         command(out=str(tmp_path / "a.txt" / "figures.json"))
     assert not capsys.readouterr().out
-    with pytest.raises(DataError, match="cannot be read"):  # all files are read first
+    with pytest.raises(DataError, match="is not a file"):  # all files are read first
         command(analogies="no such file")
     assert not capsys.readouterr().out
     with pytest.raises(DataError, match="needs two sentences"):  # the tables before are kept
