@@ -278,8 +278,8 @@ def test_attentions_are_those_of_transformers(encoders, family, is_pair, tmp_pat
     assert probabilities.std(-1).max() > 0.02  # not all the same
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     facts = facts_of(loaded, text, pair)
-    assert facts.num_shown == len(tokens)
-    assert set(facts.missing) == ({"vectors", "embeddings"} if FAMILIES[family].wrapping else set())
+    assert facts["num_shown"] == len(tokens)
+    assert set(facts["missing"]) == ({"vectors", "embeddings"} if FAMILIES[family].wrapping else set())
 
 
 def test_special_tokens_in_a_text_are_text_but_for_the_mask_of_fill_mask(encoders, family) -> None:

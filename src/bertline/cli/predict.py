@@ -11,7 +11,7 @@ from bertline.corpus.tables import TableLayout
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
-from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
+from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
 from bertline.inference.row_files import format_of
 from bertline.stages.registry import stage_named
 
@@ -46,13 +46,11 @@ def predict(asked: dict[str, Any]) -> None:
         of_caller(asked["output"]),
         columns=FileColumns(**{name: asked[f"{name}_column"] for name in COLUMNS}),
         layout=validate(TableLayout, {key: asked[key] for key in LAYOUT}),
-        how=Predicting(
-            batch_size=asked["batch_size"],
-            num_threads=asked["num_threads"],
-            num_probabilities=None if asked["probabilities"] == "all" else asked["probabilities"],
-            coverage=asked["coverage"],
-            escape_formulas=asked["escape_formulas"],
-        ),
+        batch_size=asked["batch_size"],
+        num_threads=asked["num_threads"],
+        num_probabilities=None if asked["probabilities"] == "all" else asked["probabilities"],
+        coverage=asked["coverage"],
+        escape_formulas=asked["escape_formulas"],
         output="vectors" if asked["task_name"] == "embed" else "predictions",
         documents=None
         if asked["documents"] is None

@@ -30,9 +30,6 @@ from bertline.tokenization.vocabulary import resolve_folder
 
 # The fused kernel is never slower without gradients and in fp32.
 _ATTENTION: Literal["sdpa"] = "sdpa"
-# Question answering settings of the reference code (google-research/bert, run_squad.py).
-_MAX_QUESTION_LENGTH = 64
-_MAX_ANSWER_LENGTH = 30
 _DOC_STRIDE = 128
 _IOB2_LABEL = re.compile(r"O|[BI]-.+")
 # Training settings; unused, since the model is not trained.
@@ -152,20 +149,20 @@ def _inferred_task(checkpoint: Checkpoint, *, max_length: int) -> FinishedTask |
                 **base,
             )
         case "BertForTokenClassification":
-            tags = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
             warn(
-                f"{folder}: its tags ({tags}) are not IOB2 (O, B-TYPE, I-TYPE), so each word gets its tag, and words "
-                "are not joined to entities."
+                f"{folder}: its tags ({', '.join(labels[:5])}{', ...' * (len(labels) > 5)}) are not IOB2 (O, B-TYPE, "
+                "I-TYPE), so each word gets its tag, and words are not joined to entities."
             )
             config = TaggingTaskConfig(kind="tagging", metric="accuracy", **word_settings, **base)
         case "BertForQuestionAnswering":
             labels = ()  # where the head is called a classifier (ModernBERT), it has two outputs all the same
-            question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
+            # These lengths are those of the reference code (google-research/bert, run_squad.py).
+            question_length = min(64, max_length // 4)
             config = QuestionAnsweringTaskConfig(
                 kind="question_answering",
                 window_overlap=min(_DOC_STRIDE, (max_length - question_length) // 4),
                 max_question_length=question_length,
-                max_answer_length=_MAX_ANSWER_LENGTH,
+                max_answer_length=30,
                 metric="f1",
                 **base,
             )

@@ -33,25 +33,9 @@ from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.cells import one_line
 from bertline.tasks.stored_rows import Documents
 
-__all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
+__all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "predict_file"]
 
 _BLOCKS, _ROWS = "blocks", "rows"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Predicting:
-    """Options of prediction."""
-
-    batch_size: int = 32
-    """Texts per batch, for vectors; for a task the batch size depends on the device."""
-    num_threads: int | None = None
-    """Number of threads on a CPU; None takes all cores (or OMP_NUM_THREADS)."""
-    num_probabilities: int | None = None
-    """Number of labels that a classifier lists with their probabilities, most likely first; None lists all."""
-    coverage: float | None = None
-    """Share of texts for which a set of labels is to hold the right one; None: no sets."""
-    escape_formulas: bool = False
-    """Whether a `'` is put before texts of .csv and .tsv that begin as a formula of a spreadsheet does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,9 +139,13 @@ def predict_file(
     *,
     columns: FileColumns | None = None,
     layout: TableLayout = row_files.PLAIN_LAYOUT,
-    how: Predicting | None = None,
     output: Literal["predictions", "vectors"] = "predictions",
     documents: DocumentsFile | None = None,
+    batch_size: int = 32,
+    num_threads: int | None = None,
+    num_probabilities: int | None = None,
+    coverage: float | None = None,
+    escape_formulas: bool = False,
 ) -> PredictedFile:
     """Read rows, add the model's predictions to each, and write them, in constant memory.
 
@@ -180,6 +168,13 @@ def predict_file(
         model: Model with a task; for `vectors`, any model.
         layout: Reading options of the input; all but the format also apply to the documents.
         documents: Documents that a retrieval model searches.
+        batch_size: Texts per batch, for vectors; for a task the batch size depends on the device.
+        num_threads: Number of threads on a CPU; None takes all cores (or OMP_NUM_THREADS).
+        num_probabilities: Number of labels that a classifier lists with their probabilities, most likely first; None
+            lists all.
+        coverage: Share of texts for which a set of labels is to hold the right one; None: no sets.
+        escape_formulas: Whether a `'` is put before texts of .csv and .tsv that begin as a formula of a spreadsheet
+            does.
 
     Raises:
         DataError: The input has no rows, a missing column, a text that is not a string, or a malformed or undecodable
@@ -188,24 +183,25 @@ def predict_file(
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
-    columns, how = columns or FileColumns(), how or Predicting()
+    columns = columns or FileColumns()
     for path, what in ((source, "the input"), (None if documents is None else documents.path, "the documents")):
         if path is not None and target.exists() and path.exists() and target.samefile(path):
             raise DataError(f"{target} is {what} itself. Choose another name for the output.")
-    made_from = repr((_digest_of(model), output, columns, how.num_probabilities, how.coverage))
+    made_from = repr((_digest_of(model), output, columns, num_probabilities, coverage))
     if documents is not None and documents.path.is_file():
         # The digest of the rows covers the layout of the input, but not that of the documents.
         made_from += repr((layout, documents, sha256_of_file(documents.path)))
     with (
         _work_folder(target) as work,
-        prediction_threads(model.device, how.num_threads) as num_threads,
+        prediction_threads(model.device, num_threads) as threads,
         nullcontext() if isinstance(model, LoadedLinearModel) else packed_linears(model.model),
     ):
         predictor: RowPredictor
         if output == "vectors":
-            predictor = VectorPredictor(model, batch_size=how.batch_size)
+            predictor = VectorPredictor(model, batch_size=batch_size)
         else:
-            predictor = _task_of(model, layout, documents, how, num_threads)
+            predictor = _task_of(model, layout, documents, coverage, threads)
+            predictor.num_probabilities = num_probabilities
         blocks = row_files.blocks_of(row_files.file_rows(source, layout))
         first = next(blocks, None)
         if first is None:
@@ -217,7 +213,7 @@ def predict_file(
         added = predictor.output_schema()
         schema = pa.schema([*_schema(source, layout), *added]) if row_files.format_of(target) == "parquet" else None
         names = (*row_files.named_values(first[0]), *added.names) if schema is None else tuple(schema.names)
-        rows_output = row_files.RowsOutput(target, names, schema, how.escape_formulas)
+        rows_output = row_files.RowsOutput(target, names, schema, escape_formulas)
         own, num_predicted = _PerThread(predictor), list[int]()
 
         def predict(shard: tuple[str, list[TableRow]], folder: Path) -> dict[str, int]:
@@ -230,7 +226,7 @@ def predict_file(
         # A block is another one, too, if the first rows, and with them the columns of the output, have changed.
         made_from = hashlib.sha256((made_from + repr(rows_output)).encode()).hexdigest()
         shards = ((made_from, block) for block in chain([first], blocks))
-        engine = LocalEngine(num_threads, in_threads=True)
+        engine = LocalEngine(threads, in_threads=True)
         counts = engine.map(predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows")
         with writing(target):
             finished = [shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))]
@@ -288,7 +284,7 @@ def _columns_read(first: TableRow, inputs: list[InputColumn], columns: FileColum
 
 
 def _task_of(
-    model: LoadedModel, layout: TableLayout, documents: DocumentsFile | None, how: Predicting, num_threads: int
+    model: LoadedModel, layout: TableLayout, documents: DocumentsFile | None, coverage: float | None, num_threads: int
 ) -> TaskPredictor:
     if model.task is None:
         raise ArtifactError(
@@ -299,13 +295,11 @@ def _task_of(
         if documents is None:
             raise DataError(f"{model.name} is a retrieval model: name the documents it searches with documents=FILE.")
         return _searching(
-            model.task.covering(how.coverage), documents, replace(layout, format="auto"), num_threads=num_threads
+            model.task.covering(coverage), documents, replace(layout, format="auto"), num_threads=num_threads
         )
     if documents is not None:
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
-    task = model.task.covering(how.coverage).for_thread()
-    task.num_probabilities = how.num_probabilities
-    return task
+    return model.task.covering(coverage).for_thread()
 
 
 def _searching(

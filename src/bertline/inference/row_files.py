@@ -73,17 +73,10 @@ def file_rows(path: Path, layout: TableLayout) -> Iterator[TableRow]:
     Raises:
         DataError: The file is missing, undecodable or malformed; the message names file and line.
     """
-    is_text = format_read(path, layout) == "txt"
-    return _text_rows(path, layout.encoding) if is_text else read_records(path, layout)
-
-
-def _text_rows(path: Path, encoding: str) -> Iterator[TableRow]:
-    has_text = False
-    for number, line in numbered_lines(path, encoding):
-        has_text = has_text or line.strip() != ""
-        yield TableRow(f"{path.name}:{number}", {LINE_COLUMN: number, TEXT_COLUMN: line})
-    if not has_text:
-        raise DataError(f"{path} has no rows. Give a file with at least one text.")
+    if format_read(path, layout) != "txt":
+        return read_records(path, layout)
+    lines = numbered_lines(path, layout.encoding)
+    return (TableRow(f"{path.name}:{number}", {LINE_COLUMN: number, TEXT_COLUMN: line}) for number, line in lines)
 
 
 def cell(record: TableRow, column: InputColumn) -> Any:

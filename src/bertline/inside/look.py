@@ -7,7 +7,6 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -52,45 +51,6 @@ _NO_EMBEDDINGS = (
 _NO_LENS = "This model has no masked language model head, which fills blanks: take artifacts/pretrain, for example."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lens:
-    """What the masked language model head makes of the vectors after each layer (the "logit lens")."""
-
-    places: list[int]
-    """Tokens that are predicted: all blanks, even those that are not shown, else all that are shown."""
-    are_blanks: bool
-    words: list[str]
-    ids: list[list[list[int]]]
-    """[L + 1][places][guesses] places in `words`, most likely first."""
-    probabilities: list[list[list[float]]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelFacts:
-    """What the page shows of one model."""
-
-    name: str
-    description: str
-    num_layers: int
-    num_heads: int
-    tokens: list[str]
-    """The R tokens that are shown and, if the text has more, one that stands for all others as keys."""
-    num_tokens: int
-    num_shown: int
-    segments: list[int]
-    are_special: list[bool]
-    """Whether each token is one that begins, separates or ends texts."""
-    embedding_shapes: dict[str, str] = field(default_factory=dict)
-    embedding_rows: dict[str, list[int]] = field(default_factory=dict)
-    norm_epsilon: float = 0.0
-    lens: Lens | None
-    missing: dict[str, str]
-    """Why `vectors`, `embeddings` or `lens` are not there, a sentence each."""
-    left_out: list[str]
-    """What a shorter text would show as well, a sentence each."""
-    arrays: dict[str, NDArray[np.float32]]
-
-
 def look_page(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> tuple[str, list[str]]:
     """Return the page of one model, or of two side by side, as HTML, and what was left out, a sentence each.
 
@@ -100,22 +60,29 @@ def look_page(models: Sequence[LoadedModel], text: str, pair: str | None = None)
     refuse_unreadable(text, pair)
     facts = [facts_of(model, text, pair) for model in models]
     paths, num_parts = [PurePosixPath(model.name).parts for model in models], 2
-    while facts[0].name == facts[-1].name and paths[0] != paths[-1]:
+    while facts[0]["name"] == facts[-1]["name"] and paths[0] != paths[-1]:
         num_parts += 1
-        facts = [replace(one, name="/".join(parts[-num_parts:])) for one, parts in zip(facts, paths, strict=True)]
-    note, num_compared = "", min(one.num_shown for one in facts)
-    if facts[0].tokens[:num_compared] != facts[-1].tokens[:num_compared]:
+        for one, parts in zip(facts, paths, strict=True):
+            one["name"] = "/".join(parts[-num_parts:])
+    note, num_compared = "", min(one["num_shown"] for one in facts)
+    if facts[0]["tokens"][:num_compared] != facts[-1]["tokens"][:num_compared]:
         note = (
             f"The two models have different vocabularies ({count(models[0].tokenizer.vocab_size)} and "
             f"{count(models[-1].tokenizer.vocab_size)} tokens), so they split the text into different tokens: compare "
             "them by words, not by places."
         )
-    left_out = [f"{one.name}: {sentence}" for one in facts for sentence in one.left_out]
+    left_out = [f"{one['name']}: {sentence}" for one in facts for sentence in one["left_out"]]
     return _rendered(facts, text, pair, note), left_out
 
 
-def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFacts:
-    """Return what the page shows of a model for a text or pair; see `look_page`."""
+def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> dict[str, Any]:
+    """Return what the page shows of a model for a text or pair, by the names that look.js reads; see `look_page`.
+
+    `tokens` are the R tokens that are shown and, if the text has more, one that stands for all others
+    as keys. `missing` says why `vectors`, `embeddings` or `lens` are not there, `left_out` what a
+    shorter text would show as well, a sentence each. `arrays` holds the numbers, which the page has
+    packed.
+    """
     tokenizer, config = model.tokenizer, model.encoder.config
     if pair is not None and not tokenizer.pair.between:
         raise DataError(f"{model.name} reads no two texts: its tokenizer puts nothing between them. Leave --pair out.")
@@ -131,7 +98,7 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
     own = ", ".join(name for name, one in FAMILIES.items() if one.can("attention_vectors"))
     missing: dict[str, str] = {}
     left_out: list[str] = []
-    embeddings: dict[str, Any] = {}
+    embeddings: dict[str, Any] = {"embedding_shapes": {}, "embedding_rows": {}, "norm_epsilon": 0.0}
     arrays: dict[str, Any] = {"scores": _scores(inside, shown)}
     if inside.query is None or inside.key is None or inside.value is None:
         missing["vectors"] = _NO_VECTORS.format(title=family.title, own=own)
@@ -154,29 +121,27 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> ModelFac
             f"{'' if pair is None else ', which belongs to neither text'}."
         )
     arrays |= _places(inside.hidden_states[:, :shown])
-    lens = None
-    if hasattr(model.model, "mlm_logits"):
-        lens = _lens(model, inside.hidden_states, ids, shown)
-    else:
+    has_lens = hasattr(model.model, "mlm_logits")
+    if not has_lens:
         missing["lens"] = _NO_LENS
-    edges = (tokenizer.cls_id, tokenizer.sep_id)
+    edges = (tokenizer.cls_id, tokenizer.sep_id)  # they begin, separate or end texts
     rest = [f"({num_tokens - shown} more)"] * (shown < num_tokens)
-    return ModelFacts(
-        name=short_title(model.name),
-        description=f"{family.title}, {num_layers} layers of {num_heads} heads, hidden size {config.hidden_size}",
-        num_layers=num_layers,
-        num_heads=num_heads,
-        tokens=[*tokenizer.readable_tokens(ids[:shown]), *rest],
-        num_tokens=num_tokens,
-        num_shown=shown,
-        segments=[*inside.segments[:shown]],  # the token for all others has none
-        are_special=[index in edges for index in ids[:shown]] + [False] * len(rest),
+    return {
+        "name": short_title(model.name),
+        "description": f"{family.title}, {num_layers} layers of {num_heads} heads, hidden size {config.hidden_size}",
+        "num_layers": num_layers,
+        "num_heads": num_heads,
+        "tokens": [*tokenizer.readable_tokens(ids[:shown]), *rest],
+        "num_tokens": num_tokens,
+        "num_shown": shown,
+        "segments": [*inside.segments[:shown]],  # the token for all others has none
+        "are_special": [index in edges for index in ids[:shown]] + [False] * len(rest),
         **embeddings,
-        lens=lens,
-        missing=missing,
-        left_out=left_out,
-        arrays=arrays,
-    )
+        "lens": _lens(model, inside.hidden_states, ids, shown) if has_lens else None,
+        "missing": missing,
+        "left_out": left_out,
+        "arrays": arrays,
+    }
 
 
 def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], str]:
@@ -274,8 +239,11 @@ def _places(states: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
 
 
 @torch.no_grad()
-def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], shown: int) -> Lens:
-    """Predict all blanks, else all shown tokens, from the vectors after each layer by the model's own head."""
+def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], shown: int) -> dict[str, Any]:
+    """Predict all blanks, else all shown tokens, from the vectors after each layer by the model's own head.
+
+    `ids`, [L + 1][places][guesses], are places in `words`, most likely first.
+    """
     tokenizer = model.tokenizer
     blanks = [place for place, index in enumerate(ids) if index == tokenizer.mask_id]
     places = blanks or list(range(shown))
@@ -290,16 +258,16 @@ def _lens(model: LoadedModel, states: NDArray[np.float32], ids: Sequence[int], s
     chosen = [one.indices.tolist() for one in best]
     different = sorted({index for layer in chosen for place in layer for index in place})
     numbers = {index: number for number, index in enumerate(different)}
-    return Lens(
-        places=places,
-        are_blanks=bool(blanks),
-        words=tokenizer.readable_tokens(different),
-        ids=[[[numbers[index] for index in place] for place in layer] for layer in chosen],
-        probabilities=[[[round(value, 3) for value in place] for place in one.values.tolist()] for one in best],
-    )
+    return {
+        "places": places,
+        "are_blanks": bool(blanks),
+        "words": tokenizer.readable_tokens(different),
+        "ids": [[[numbers[index] for index in place] for place in layer] for layer in chosen],
+        "probabilities": [[[round(value, 3) for value in place] for place in one.values.tolist()] for one in best],
+    }
 
 
-def _rendered(facts: Sequence[ModelFacts], text: str, pair: str | None, note: str) -> str:
+def _rendered(facts: Sequence[Mapping[str, Any]], text: str, pair: str | None, note: str) -> str:
     # The colours and the basic style are those of the report.
     loader = ChoiceLoader([PackageLoader("bertline.inside"), PackageLoader("bertline.evaluation")])
     environment = Environment(
@@ -308,8 +276,8 @@ def _rendered(facts: Sequence[ModelFacts], text: str, pair: str | None, note: st
     environment.policies["json.dumps_function"] = lambda value, **_: json.dumps(value, separators=(",", ":"))
     models, data = [], []
     for one in facts:
-        layout, numbers = packed(one.arrays)
-        models.append({**asdict(replace(one, arrays={})), **layout})
+        layout, numbers = packed(one["arrays"])
+        models.append({**one, **layout})
         data.append(Markup(numbers))  # of an alphabet without special characters
     # As they are: `{{` or `{#` mean something else in them than in a template.
     files = ("style.css", "look.css", "look.js")

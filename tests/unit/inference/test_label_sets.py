@@ -11,7 +11,7 @@ import pytest
 import bertline
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.foundation.errors import ArtifactError
-from bertline.inference.predict import Predicting, predict_file
+from bertline.inference.predict import predict_file
 from bertline.kinds.classification import LabelsPrediction
 from bertline.kinds.label_sets import LabelSets
 from linear_models import write_linear
@@ -36,8 +36,8 @@ def test_a_set_has_the_labels_that_are_likely_enough(folder, tmp_path):
     likely = [tuple(name for name, each in one.probabilities.items() if each >= 1 - 0.666) for one in plain]
     assert sets == [LabelsPrediction(few, one.probabilities) for few, one in zip(likely, plain, strict=True)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.parquet", how=Predicting(coverage=0.9))
-    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", how=Predicting(coverage=0.9))
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.parquet", coverage=0.9)
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", coverage=0.9)
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["label_set"] for row in written] == [list(few) for few in likely]
     assert [row["predicted"] for row in written] == [one.label for one in plain]

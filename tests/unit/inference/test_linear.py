@@ -14,7 +14,7 @@ import bertline
 from bertline.finetuning.task_file import read_teacher
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.inference import pyfunc
-from bertline.inference.predict import FileColumns, Predicting, predict_file
+from bertline.inference.predict import FileColumns, predict_file
 from bertline.kinds.classification import LabelsPrediction, Prediction
 from bertline.kinds.token_classification import Entity
 from bertline.tracking.mlmodel import write_mlmodel
@@ -53,7 +53,7 @@ def test_it_answers_in_python_in_files_and_through_mlflow(case, tmp_path):
     rows = [dict(zip(names, row, strict=True)) for row in zip(*inputs, strict=True)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     columns = FileColumns(text_pair="text_pair" if len(names) == 2 else None)
-    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", columns=columns, how=Predicting(num_threads=2))
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", columns=columns, num_threads=2)
     outputs = model.task.file_outputs(*inputs)
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert written == json.loads(json.dumps([{**row, **more} for row, more in zip(rows, outputs, strict=True)]))

@@ -23,7 +23,7 @@ from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
-from bertline.inference.predict import FileColumns, Predicting, predict_file
+from bertline.inference.predict import FileColumns, predict_file
 from bertline.inference.pyfunc import ServedModel, ServingSettings
 from bertline.inference.row_files import PLAIN_LAYOUT, RowsOutput, widened_schema
 from bertline.tasks.table_source import table_rows
@@ -172,7 +172,7 @@ BAD_INPUTS = {
     "null text": ("in.jsonl", b'{"text": "a"}\n\n{"text": null}\n', r"in\.jsonl:3: column 'text' is None"),
     "not json": ("in.jsonl", b'{"text": "a"}\n{"text"\n', r"in\.jsonl:2"),
     "ragged csv": ("in.csv", b"text,n\na,1\nb\n", r"in\.csv:3: 1 fields"),
-    "empty text": ("in.txt", b"\n\n", "has no rows"),
+    "empty text": ("in.txt", b"", "has no rows"),
     "header alone": ("in.csv", b"text\n", "has no rows"),
     "half a character": ("in.jsonl", b'{"text": "a"}\n{"text": "a", "n": "\\ud800"}\n', r"in\.jsonl:2: .*half of"),
     "corrupt gzip": ("in.txt.gz", _CORRUPT, r"in\.txt\.gz: the gzip data is torn"),
@@ -275,7 +275,7 @@ def test_texts_that_a_spreadsheet_would_compute_are_quoted_where_asked(
     write(tmp_path / "in.jsonl", [{"text": text, "=n": -1, "l": ["=a"]} for text in texts])
     predict_file(model, tmp_path / "in.jsonl", tmp_path / target)
     assert [row["text"] for row in read(tmp_path / target)] == texts
-    predict_file(model, tmp_path / "in.jsonl", tmp_path / target, how=Predicting(escape_formulas=True))
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / target, escape_formulas=True)
     found = read(tmp_path / target)
     assert [row["text"] for row in found] == ["'=1+1", "'+a", "'-a", "'@a", "'\t=a", "a=b", "'=a", ""]
     assert {(row["'=n"], row["l"]) for row in found} == {("-1", '["=a"]')}

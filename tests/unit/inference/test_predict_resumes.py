@@ -14,7 +14,7 @@ from bertline.foundation.files import lock_file
 from bertline.inference import row_files
 from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
-from bertline.inference.predict import Predicting, predict_file
+from bertline.inference.predict import predict_file
 
 WORDS = ("cat", "dog", "mat", "the cat sat on the mat", "a dog", "the", "cafe.", "sat")
 FORMATS = ("jsonl", "csv", "tsv.gz", "jsonl.gz", "parquet")
@@ -96,8 +96,8 @@ def test_blocks_of_another_model_or_other_options_are_predicted_again(
     leave_unfinished(model, source, target, monkeypatch, num_blocks=2)
     if change == "model":
         next(iter(model.model.parameters())).data.add_(0.1)
-    how = Predicting(num_probabilities=1 if change == "options" else None)
-    assert predict_file(model, source, target, how=how).num_resumed == 0
+    listed = 1 if change == "options" else None
+    assert predict_file(model, source, target, num_probabilities=listed).num_resumed == 0
 
 
 def test_rows_that_have_changed_since_are_predicted_again(
@@ -123,7 +123,7 @@ def test_rows_before_a_bad_one_are_kept_and_the_mended_input_is_continued(
     source.write_text("".join(rows[:7]) + "{torn\n" + "".join(rows[8:]))
     target = tmp_path / "out.jsonl"
     with pytest.raises(DataError, match=r"in\.jsonl:8"):
-        predict_file(model, source, target, how=Predicting(num_threads=1))
+        predict_file(model, source, target, num_threads=1)
     assert not target.exists()
     source.write_text("".join(rows))
     assert predict_file(model, source, target).num_resumed == 6
@@ -146,7 +146,7 @@ def test_what_a_row_gets_does_not_depend_on_the_number_of_threads(
     model: LoadedModel, source: Path, tmp_path: Path
 ) -> None:
     for num_threads in (1, 3):
-        predict_file(model, source, tmp_path / f"{num_threads}.csv", how=Predicting(num_threads=num_threads))
+        predict_file(model, source, tmp_path / f"{num_threads}.csv", num_threads=num_threads)
     assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "3.csv").read_bytes()
 
 

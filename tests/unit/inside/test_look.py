@@ -121,7 +121,7 @@ def test_the_map_shows_as_much_of_all_layers_as_two_directions_can(model: Loaded
     apart = states - states.mean(1, keepdims=True)
     unit = (apart / np.linalg.norm(apart, axis=-1, keepdims=True)).reshape(-1, states.shape[-1])
     largest = np.linalg.svd(unit, compute_uv=False)[:2]
-    shown = facts_of(model, "the cat sat on a mat .").arrays["map"].reshape(-1, 2)
+    shown = facts_of(model, "the cat sat on a mat .")["arrays"]["map"].reshape(-1, 2)
     np.testing.assert_allclose(np.linalg.norm(shown, axis=0), largest, rtol=1e-4)
 
 
@@ -140,26 +140,26 @@ def test_scripts_and_styles_are_on_the_page_as_they_are(model, monkeypatch) -> N
 
 
 def test_the_last_layer_fills_a_blank_as_fill_mask_does(model: LoadedModel) -> None:
-    lens = facts_of(model, TEXT).lens
-    assert lens is not None and lens.are_blanks and lens.places == [6]
+    lens = facts_of(model, TEXT)["lens"]
+    assert lens is not None and lens["are_blanks"] and lens["places"] == [6]
     (expected,) = model.fill_mask(TEXT.replace("___", "[MASK]"), top_k=4)
-    assert [lens.words[index] for index in lens.ids[-1][0]] == [guess.token for guess in expected]
-    np.testing.assert_allclose(lens.probabilities[-1][0], [guess.probability for guess in expected], atol=5e-4)
-    without = facts_of(model, "the cat").lens
-    assert without is not None and not without.are_blanks and without.places == [0, 1, 2, 3]
+    assert [lens["words"][index] for index in lens["ids"][-1][0]] == [guess.token for guess in expected]
+    np.testing.assert_allclose(lens["probabilities"][-1][0], [guess.probability for guess in expected], atol=5e-4)
+    without = facts_of(model, "the cat")["lens"]
+    assert without is not None and not without["are_blanks"] and without["places"] == [0, 1, 2, 3]
 
 
 def test_what_a_long_text_attends_to_beyond_the_page_is_its_last_column(model, monkeypatch) -> None:
     monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 6 * 6)
     facts, inside = facts_of(model, TEXT), model.inside(TEXT.replace("___", "[MASK]"))
-    found = softmax(facts.arrays["scores"])
+    found = softmax(facts["arrays"]["scores"])
     np.testing.assert_allclose(found[..., :6], inside.probabilities[:, :, :6, :6], atol=1e-5)
     np.testing.assert_allclose(found[..., 6], inside.probabilities[:, :, :6, 6:].sum(-1), atol=1e-5)
-    assert facts.tokens == [*inside.tokens[:6], "(3 more)"]
-    assert "query" not in facts.arrays and "queries, keys and values of 9 tokens" in facts.missing["vectors"]
-    assert [sentence for sentence in facts.left_out if "first 6 are shown" in sentence]
+    assert facts["tokens"] == [*inside.tokens[:6], "(3 more)"]
+    assert "query" not in facts["arrays"] and "queries, keys and values of 9 tokens" in facts["missing"]["vectors"]
+    assert [sentence for sentence in facts["left_out"] if "first 6 are shown" in sentence]
     html, left_out = look_page([model], TEXT)
-    assert left_out == [f"{facts.name}: {sentence}" for sentence in facts.left_out]
+    assert left_out == [f"{facts['name']}: {sentence}" for sentence in facts["left_out"]]
     assert "· 9 tokens, 6 shown<" in html and "· 4 tokens<" in look_page([model], "the cat")[0]
 
 
@@ -167,9 +167,14 @@ def test_what_is_beyond_the_page_is_of_neither_text_and_its_blank_is_filled(mode
     whole = facts_of(model, "the cat", TEXT)
     monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 6 * 6)
     facts = facts_of(model, "the cat", TEXT)
-    assert facts.tokens[6:] == ["(6 more)"] and facts.segments == whole.segments[:6] == [0, 0, 0, 0, 1, 1]
-    assert facts.left_out[-1].endswith("is their last column, which belongs to neither text.")
-    assert facts.lens is not None and facts.lens.are_blanks and facts.lens == whole.lens and facts.lens.places == [9]
+    assert facts["tokens"][6:] == ["(6 more)"] and facts["segments"] == whole["segments"][:6] == [0, 0, 0, 0, 1, 1]
+    assert facts["left_out"][-1].endswith("is their last column, which belongs to neither text.")
+    assert (
+        facts["lens"] is not None
+        and facts["lens"]["are_blanks"]
+        and facts["lens"] == whole["lens"]
+        and facts["lens"]["places"] == [9]
+    )
 
 
 @pytest.mark.parametrize(("shape", "most"), [((12, 12, 32, 64), 1e6), ((24, 16, 64, 64), 7e6)])
@@ -251,10 +256,10 @@ def test_a_wrapped_family_shows_its_attention_and_says_why_there_is_no_more(tmp_
     model = bertline.load(str(tmp_path), device="cpu")
     facts = facts_of(model, TEXT)
     np.testing.assert_allclose(
-        softmax(facts.arrays["scores"]), model.attentions(TEXT.replace("___", "[MASK]"))[1], atol=1e-6
+        softmax(facts["arrays"]["scores"]), model.attentions(TEXT.replace("___", "[MASK]"))[1], atol=1e-6
     )
-    assert facts.lens is None and set(facts.missing) == {"vectors", "embeddings", "lens"}
-    assert "ELECTRA computes attention in a class of transformers" in facts.missing["vectors"]
+    assert facts["lens"] is None and set(facts["missing"]) == {"vectors", "embeddings", "lens"}
+    assert "ELECTRA computes attention in a class of transformers" in facts["missing"]["vectors"]
 
 
 def test_two_models_stand_side_by_side_and_different_tokens_are_explained(model, tmp_path: Path) -> None:
