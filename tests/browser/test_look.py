@@ -132,17 +132,6 @@ def test_the_numbers_that_are_shown_are_the_models(visit, page: str, models: lis
     np.testing.assert_allclose(found[:, 2], inside.probabilities[1, 2, 3], atol=2e-3)
 
 
-def test_tokens_and_guesses_of_any_characters_are_shown_as_text(visit, page: str, models: list[LoadedModel]) -> None:
-    opened = visit(page).page
-    assert opened.locator("h1 bdi").all_inner_texts() == [TEXT, PAIR]
-    opened.click("#tab-layers")
-    tokens = opened.locator(".chips button").all_inner_texts()
-    assert tokens[-1] == "[MASK] 1" and tokens[:-1] == list(
-        models[0].inside(TEXT.replace("___", "[MASK]"), PAIR).tokens
-    )
-    assert HARMFUL in opened.locator("main").inner_text()
-
-
 def test_a_head_opens_from_its_map_and_tokens_and_segments_filter_its_weights(visit, page: str) -> None:
     opened = visit(page).page
     opened.click("#tab-model")

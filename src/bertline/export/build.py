@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.encoders.loading import load_model, save_model
-from bertline.export.card import CardFacts, encoder_card, linear_card, read_card_facts, task_card
+from bertline.export.card import CardFacts, encoder_card, linear_card, task_card
 from bertline.export.config import ExportConfig
 from bertline.export.onnx import checked_sequences, export_onnx
 from bertline.export.views import Architecture, architecture_in, verify_model
@@ -54,7 +54,7 @@ def build_export(
     """
     if ENCODER in sweep_folders:
         raise ConfigError(f"a task is named {ENCODER!r}, which is the folder of the encoder itself. Rename the task.")
-    facts = read_card_facts(config, pretrain_folder, sweep_folders, pipeline_facts)
+    facts = CardFacts(config, pretrain_folder, sweep_folders, pipeline_facts)
     exported: dict[str, dict[str, Any]] = {}
     with folder_written_atomically(out) as folder:
         if facts.taken_from is None:
@@ -79,7 +79,7 @@ def build_export(
 def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, Path], target: Path) -> dict[str, Any]:
     is_detector = architecture_in(source) == "ElectraForPreTraining"
     save_model(load_model(source, "detector" if is_detector else "mlm"), target)
-    max_length = facts.encoder_max_length or facts.model.max_position_embeddings
+    max_length = facts.encoder_max_length or facts.encoder.config.max_position_embeddings
     copy_tokenizer(source, target, max_length=max_length)
     if is_detector:
         generator = target / GENERATOR

@@ -6,7 +6,7 @@ Facts come from manifests, scores, configuration and the kinds of tasks; unknown
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,10 @@ from bertline.foundation.mappings import value_at
 from bertline.foundation.verdicts import outcome
 from bertline.kinds.usage import Usage
 from bertline.modeling.checkpoint import Checkpoint
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import FAMILIES, GENERATOR
 from bertline.modeling.text_vectors import CLASSIFIER
 from bertline.pretraining.objectives import objective_from
-from bertline.pretraining.objectives.base import LossTerm, Objective, shown_means
+from bertline.pretraining.objectives.base import LossTerm, shown_means
 from bertline.pretraining.objectives.replaced_token import ReplacedToken
 
 _ENCODER_CONFIG = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain")
@@ -41,51 +40,60 @@ _AGREEMENT = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class CardFacts:
-    """Facts of a pipeline. Mappings are empty if a fact is unknown, for example if stages were run by hand."""
+    """Facts of a pipeline, read from its artifacts.
 
-    export: ExportConfig
-    model: ModelConfig
-    vocab_size: int
-    tokenizer: str
-    """What the encoder's tokenizer is: `cased WordPiece`, `lower-cased WordPiece`, or the name of another kind."""
-    num_parameters: int
-    params: Mapping[str, Any]
-    """Complete configuration."""
-    commit: str | None
-    corpus: Mapping[str, Any]
-    """Manifest of the corpus."""
-    examples: Mapping[str, Any]
-    """Manifest of the examples."""
-    objective: Objective | None
-    """Objective of pretraining; None if it is unknown or nothing was pretrained."""
-    training: Mapping[str, Any]
-    """Headline figures of pretraining."""
-    taken_from: str | None
-    """Checkpoint that was fine-tuned without further pretraining; None if an encoder was pretrained."""
-    precision: str | None
-    """Precision that `pretrain.precision` was resolved to."""
-    results: Mapping[str, Mapping[str, Any]]
-    """Content of result.json of each task's sweep."""
+    Mappings are empty if a fact is unknown, for example if stages were run by hand. `taken_from` is the checkpoint that
+    was fine-tuned without further pretraining, None if an encoder was pretrained.
 
-    tasks: Mapping[str, FinishedTask]
-    """Content of task.json of each task's best model."""
-    usages: Mapping[str, Usage]
-    """Descriptions and code examples of each task's model."""
-    families: Mapping[str, str]
-    """Family of each task's encoder, as `model_type` in its config.json."""
+    Args:
+        config: Settings of the exported models.
+        pretrain_folder: Folder of the encoder.
+        sweep_folders: Folder of the sweep artifact of each task.
+        pipeline_facts: See `build_export`.
+    """
 
-    @property
-    def start_from(self) -> str | None:
-        """Checkpoint from which pretraining continued; None if it started from random weights."""
-        return self.params.get("pretrain", {}).get("start_from")
-
-    @property
-    def hub_start(self) -> str | None:
-        """`start_from` if it is a hub name, else None: the name of a local folder does not help a reader."""
-        name = self.start_from
-        return name if name is not None and _is_hub_name(name) else None
+    def __init__(
+        self,
+        config: ExportConfig,
+        pretrain_folder: Path,
+        sweep_folders: Mapping[str, Path],
+        pipeline_facts: Mapping[str, Any],
+    ) -> None:
+        manifest_path = pretrain_folder / MANIFEST_NAME
+        manifest = read_json(manifest_path) if manifest_path.exists() else {}
+        training, manifests = manifest.get("training", {}), pipeline_facts.get("manifests") or {}
+        self.export = config
+        self.encoder = Checkpoint.open(pretrain_folder)
+        self.params: Mapping[str, Any] = pipeline_facts.get("params") or {}
+        start: str | None = self.params.get("pretrain", {}).get("start_from")
+        self.start_from = start
+        # The name of a local folder does not help a reader.
+        self.hub_start = start if start is not None and _is_hub_name(start) else None
+        self.commit: str | None = pipeline_facts.get("commit")
+        self.corpus: Mapping[str, Any] = manifests.get("corpus", {})
+        self.examples: Mapping[str, Any] = manifests.get("examples", {})
+        self.objective = objective_from(training["objective"]) if training.get("objective") else None
+        # The headline figures of pretraining, and the precision that it was resolved to.
+        self.training = manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {})
+        self.precision: str | None = training.get("resolved", {}).get("precision")
+        self.taken_from: str | None = manifest.get("taken_from")
+        self.results = {task: read_json(folder / "result.json") for task, folder in sweep_folders.items()}
+        self.tasks: dict[str, FinishedTask] = {}
+        self.usages: dict[str, Usage] = {}
+        for task, folder in sweep_folders.items():
+            best = folder / "best"
+            if (finished := read_task_file(best)) is None:
+                raise ArtifactError(
+                    f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again."
+                )
+            pair = bool(finished.kind.config.reads_pairs)
+            usage = finished.kind.usage(finished.calibration, pair=pair)
+            is_on_vectors = (best / CLASSIFIER).is_dir()
+            self.tasks[task] = finished
+            self.usages[task] = usage_on_vectors(usage, best, pair=pair) if is_on_vectors else usage
+        families = {task: Checkpoint.open(folder / "best").family for task, folder in sweep_folders.items()}
+        self.families = {task: family.model_type for task, family in families.items()}
 
     def baseline(self, task: str) -> str | None:
         """Return the name of the baseline that is exported instead of the task's encoder; None: the encoder is."""
@@ -112,47 +120,7 @@ class CardFacts:
         phases = self.params.get("pretrain", {}).get("phases", [])
         if not phases or self.start_from is not None:
             return None
-        return min(self.model.max_position_embeddings, max(phase["max_length"] for phase in phases))
-
-
-def read_card_facts(
-    config: ExportConfig, pretrain_folder: Path, sweep_folders: Mapping[str, Path], pipeline_facts: Mapping[str, Any]
-) -> CardFacts:
-    """Read the facts from the artifacts."""
-    tasks: dict[str, FinishedTask] = {}
-    usages: dict[str, Usage] = {}
-    for task, folder in sweep_folders.items():
-        best = folder / "best"
-        if (finished := read_task_file(best)) is None:
-            raise ArtifactError(f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again.")
-        pair = bool(finished.kind.config.reads_pairs)
-        usage = finished.kind.usage(finished.calibration, pair=pair)
-        is_on_vectors = (best / CLASSIFIER).is_dir()
-        tasks[task], usages[task] = finished, usage_on_vectors(usage, best, pair=pair) if is_on_vectors else usage
-    encoder = Checkpoint.open(pretrain_folder)
-    manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
-    training = manifest.get("training", {})
-    objective = training.get("objective")
-    manifests = pipeline_facts.get("manifests") or {}
-    return CardFacts(
-        export=config,
-        model=encoder.config,
-        vocab_size=encoder.vocab_size,
-        tokenizer=encoder.tokenizer.description,
-        num_parameters=encoder.num_parameters,
-        params=pipeline_facts.get("params") or {},
-        commit=pipeline_facts.get("commit"),
-        corpus=manifests.get("corpus", {}),
-        examples=manifests.get("examples", {}),
-        objective=None if objective is None else objective_from(objective),
-        training=manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {}),
-        taken_from=manifest.get("taken_from"),
-        precision=training.get("resolved", {}).get("precision"),
-        results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
-        tasks=tasks,
-        usages=usages,
-        families={task: Checkpoint.open(folder / "best").family.model_type for task, folder in sweep_folders.items()},
-    )
+        return min(self.encoder.config.max_position_embeddings, max(phase["max_length"] for phase in phases))
 
 
 def _is_hub_name(name: str) -> bool:
@@ -169,7 +137,7 @@ def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: 
         None,
         onnx,
         torch_bytes,
-        metadata=_metadata(facts, [facts.model.family, purpose], purpose, facts.hub_start),
+        metadata=_metadata(facts, [facts.encoder.config.family, purpose], purpose, facts.hub_start),
         name=name,
         fills=f"{name}/{GENERATOR}" if is_detector else name,
         own=True,
@@ -279,7 +247,7 @@ def _card(facts: CardFacts, task: str | None, onnx: Mapping[str, Any] | None, to
         onnx=onnx,
         formats=None if onnx is None else _formats(onnx, torch_bytes),
         agreement=None if onnx is None else _AGREEMENT[onnx["decision"]],
-        family=FAMILIES[facts.model.family],
+        family=FAMILIES[facts.encoder.config.family],
         version=versions_of("bertline")["bertline"],
         markdown_table=markdown_table,
         score_rows=_score_rows,

@@ -56,13 +56,6 @@ def test_vectors_do_not_depend_on_the_company(encoder_folder: Path, classifier_f
         np.testing.assert_allclose(together, np.concatenate([model.embed([text]) for text in texts]), atol=1e-5)
 
 
-def test_attentions_name_the_tokens_and_sum_to_one(encoder_folder: Path) -> None:
-    attentions = load_folder(str(encoder_folder)).attentions("The cats", "a Café")
-    assert attentions.tokens == ("[CLS]", "the", "cat", "##s", "[SEP]", "a", "cafe", "[SEP]")
-    assert attentions.probabilities.shape == (2, 2, 8, 8)
-    np.testing.assert_allclose(attentions.probabilities.sum(-1), 1, atol=1e-5)
-
-
 def test_each_part_of_attention_follows_from_those_before_it(encoder_folder: Path) -> None:
     model = load_folder(str(encoder_folder), device="cpu")
     seen = model.inside("The cats", "a Café")
@@ -349,14 +342,6 @@ def test_no_method_of_an_encoder_reads_what_is_no_text(encoder_folder: Path, val
     for call in calls:
         with pytest.raises(DataError, match="expected a|half of a character"):
             call()
-
-
-def test_a_file_and_a_generator_are_searched_and_embedded(encoder_folder: Path, tmp_path: Path) -> None:
-    model = load_folder(str(encoder_folder), device="cpu")
-    (tmp_path / "lines.txt").write_text("the cat\na dog\n")
-    with (tmp_path / "lines.txt").open() as lines:
-        assert np.array_equal(model.embed(lines), model.embed(["the cat\n", "a dog\n"]))
-    assert model.search(iter(["cat"]), iter(["the cat", "a dog"])) == model.search(["cat"], ["the cat", "a dog"])
 
 
 @pytest.mark.parametrize("name", ["windows", "marked", "linear", "cosine", "multi_label", "retrieval", "reranking"])
