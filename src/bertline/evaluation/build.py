@@ -75,17 +75,17 @@ def build_evaluation(
 def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
     """Measure the overlap of all test splits of all tasks with the corpus, which is read only once."""
     places = [(task, split) for task in facts.tasks for split in task.result["test_splits"]]
-    overlaps: Overlaps = {task.name: {} for task in facts.tasks}
-    if pipeline.corpus is None or not places:
-        return overlaps  # the pretraining text of a checkpoint is unknown
+    if pipeline.corpus is None or not places:  # the pretraining text of a checkpoint is unknown
+        return {task.name: {} for task in facts.tasks}
     texts = {
         f"{task.name}/{split}": kind_named(task.manifest["task_kind"]).stored_rows(task.folder, split).texts_read()
         for task, split in places
     }
     measured = measure_overlap(texts, pipeline.corpus, config.overlap, num_workers=num_workers)
-    for task, split in places:
-        overlaps[task.name][split] = measured[f"{task.name}/{split}"]
-    return overlaps
+    return {
+        task.name: {split: measured[f"{task.name}/{split}"] for split in task.result["test_splits"]}
+        for task in facts.tasks
+    }
 
 
 def report_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:

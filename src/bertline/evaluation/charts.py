@@ -1,6 +1,5 @@
 """What the figures of the report show: pretraining against its baselines, each task's scores, trials and vectors."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,7 +221,7 @@ def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int)
         return None
     vectors = mean_vectors(pipeline.pretrain, rows.texts, max_length=config["max_length"])
     agreeing, chance = neighbours_agree(vectors, rows.labels)
-    if agreeing <= chance + 2 * math.sqrt(chance * (1 - chance) / len(rows)):
+    if agreeing <= chance + 2 * (chance * (1 - chance) / len(rows)) ** 0.5:
         return None
     components = PCA(2, svd_solver="full").fit(vectors.astype(np.float64))
     places = components.transform(vectors)

@@ -6,11 +6,9 @@ import contextlib
 import io
 import logging
 import shutil
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from timeit import timeit
@@ -121,7 +119,7 @@ def open_session(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-@contextmanager
+@contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress progress output and warnings of the exporter; errors are raised."""
     before = logging.root.manager.disable
@@ -342,7 +340,7 @@ def measure_latency(views: Mapping[str, ModelView], files: Mapping[str, Path], *
         with torch.no_grad():
             taken = _in_turns(runs)
         for name, times in taken.items():
-            measured[name][str(batch_size)] = round(1000 * statistics.median(times), 3)
+            measured[name][str(batch_size)] = round(1000 * float(np.median(times)), 3)
     threads = torch.get_num_threads()  # without processor and threads, a latency is meaningless
     machine = f"{processor_name()}, {threads} {'thread' if threads == 1 else 'threads'}"
     return {"latency_ms": measured, "machine": machine, "max_length": max_length}

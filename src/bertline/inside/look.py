@@ -101,8 +101,10 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> dict[str
     embeddings: dict[str, Any] = {"embedding_shapes": {}, "embedding_rows": {}, "norm_epsilon": 0.0}
     arrays: dict[str, Any] = {"scores": _scores(inside, shown)}
     if inside.query is None or inside.key is None or inside.value is None:
-        missing["vectors"] = _NO_VECTORS.format(title=family.title, own=own)
-        missing["embeddings"] = _NO_EMBEDDINGS.format(title=family.title, own=own)
+        missing = {
+            "vectors": _NO_VECTORS.format(title=family.title, own=own),
+            "embeddings": _NO_EMBEDDINGS.format(title=family.title, own=own),
+        }
     else:
         if inside.probabilities.size + 3 * inside.query.size > _MAX_NUMBERS or shown < num_tokens:
             missing["vectors"] = (
@@ -210,18 +212,24 @@ def _embeddings(
     module: Any, ids: Sequence[int], segments: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
     """Return the shapes and rows of the three embeddings, and their vectors: [R, H], segments [2, H], norm [2, H]."""
-    tables = {"token": module.word_embeddings, "segment": module.token_type_embeddings}
-    tables["position"] = module.position_embeddings
+    tables = {
+        "token": module.word_embeddings,
+        "segment": module.token_type_embeddings,
+        "position": module.position_embeddings,
+    }
     rows = {"token": list(ids), "segment": list(segments), "position": list(range(len(ids)))}
     if tables["segment"] is not None and tables["segment"].num_embeddings == 1:
         rows["segment"] = [0] * len(ids)
     present = {name: table.weight.detach().cpu() for name, table in tables.items() if table is not None}
     used = {name: slice(2) if name == "segment" else rows[name] for name in present}
-    vectors = {name: weight[used[name]].numpy() for name, weight in present.items()}
-    vectors["norm"] = torch.stack([module.norm.weight, module.norm.bias]).detach().cpu().numpy()
+    norm = torch.stack([module.norm.weight, module.norm.bias]).detach().cpu()
+    vectors = {**{name: weight[used[name]].numpy() for name, weight in present.items()}, "norm": norm.numpy()}
     shapes = {name: " × ".join(map(str, weight.shape)) for name, weight in present.items()}
-    facts = {"embedding_shapes": shapes, "embedding_rows": {name: rows[name] for name in present}}
-    facts["norm_epsilon"] = module.norm.eps
+    facts = {
+        "embedding_shapes": shapes,
+        "embedding_rows": {name: rows[name] for name in present},
+        "norm_epsilon": module.norm.eps,
+    }
     return facts, vectors
 
 
