@@ -139,7 +139,5 @@ def _headline(model: Mapping[str, Any]) -> dict[str, float | int]:
     files: Mapping[str, Any] = (model.get("onnx") or {}).get("files", {})
     if "onnx" in files:
         figures["onnx_max_difference"] = files["onnx"]["max_difference"]
-    for name in ("int8", "int8_vnni"):
-        if f"onnx_{name}" in files:
-            figures[f"{name}_agreement"] = files[f"onnx_{name}"]["agreement"]
-    return figures
+    agreements = {name: file["agreement"] for name, file in files.items() if name != "onnx"}
+    return figures | {f"{name.removeprefix('onnx_')}_agreement": value for name, value in agreements.items()}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from bertline.foundation.errors import DataError
 from bertline.foundation.formats import count, printable, short_title
 from bertline.inference.model import BLANK, Inside, LoadedModel
+from bertline.kinds.inputs import require_text
 from bertline.modeling.families import FAMILIES
 from bertline.tokenization.vocabulary import MASK
 
@@ -181,14 +182,8 @@ def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], s
 def refuse_unreadable(text: str, pair: str | None) -> None:
     """Raise a `DataError` if a text is empty or not Unicode."""
     for name, each in (("the text", text), ("the second text", pair)):
-        if each is None:
-            continue
-        if not each.strip():
+        if each is not None and not require_text(each, name).strip():
             raise DataError(f"{name} is empty; give a sentence.")
-        try:
-            each.encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{name} has bytes that are no UTF-8; give it in the terminal's encoding.") from None
 
 
 def _wide(values: NDArray[np.float32], steps: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -402,7 +402,7 @@ def test_files_of_wic_are_found_by_the_end_of_their_names(tmp_path: Path) -> Non
     (tmp_path / "folder.data.txt").mkdir()
     (tmp_path / "latin.data.txt").write_bytes(b"caf\xe9")
     for name in ("missing", "folder", "latin"):
-        with pytest.raises(DataError, match=rf"{name}\.data\.txt(:1)? is not (a file|text in utf-8)"):
+        with pytest.raises(DataError, match=rf"{name}\.data\.txt(:1: byte| is not a file)"):
             context.read_wic(tmp_path / f"{name}.data.txt")
 
 

@@ -197,7 +197,7 @@ def test_any_text_and_any_token_are_harmless_and_right(model: LoadedModel) -> No
     [
         ("", None, "the text is empty; give a sentence."),
         ("the", " \n", "the second text is empty; give a sentence."),
-        ("cat \udcff", None, "the text has bytes that are no UTF-8"),
+        ("cat \udcff", None, "which is half of a character"),
         ("\u200b", None, "has no token for"),
         ("the " * 70, None, "the text has 72 tokens; the model reads at most 64. Shorten it."),
         ("the", "the " * 70, "text and pair together have 74 tokens; the model reads at most 64. Shorten them."),
