@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,9 @@ _WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", t
 def type_in_words(hint: Any) -> str:
     """Return a type as the tables name it, such as `number or null`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        bounds = [f"{bound.words} {bound.limit:,}" for bound in inner[1:]]
+        return f"{type_in_words(inner[0])} {' and '.join(bounds)}"
     if dataclasses.is_dataclass(hint):
         return "section"
     if origin is typing.Literal:
@@ -27,12 +31,7 @@ def type_in_words(hint: Any) -> str:
 
 
 def _plural(words: str) -> str:
-    return " or ".join(
-        {"text": "texts", "integer": "integers", "number": "numbers", "section": "sections", "value": "values"}.get(
-            word, word
-        )
-        for word in words.split(" or ")
-    )
+    return " or ".join(re.sub("^(text|integer|number|section|value)\\b", r"\1s", word) for word in words.split(" or "))
 
 
 def is_own(cls: type) -> bool:

@@ -197,7 +197,7 @@ def _with_keys(members: Sequence[Any]) -> list[Any]:
 
 def _keys(cls: Any, values: Values, *, prefix: str = "", only: Sequence[str] | None = None) -> Iterator[Key]:
     """Yield the keys of a dataclass, those of nested sections with dots."""
-    documented, hints = attribute_docstrings(cls), typing.get_type_hints(cls)
+    documented, hints = attribute_docstrings(cls), typing.get_type_hints(cls, include_extras=True)
     for name in names_of(cls) if only is None else only:
         hint, path = hints[name], prefix + name
         members, step = members_of(hint), step_of(hint)
