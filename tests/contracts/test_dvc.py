@@ -72,31 +72,6 @@ def test_a_folder_dependency_counts_pycache_unless_dvcignore_lists_it(project: A
     assert names_run(project) == []
 
 
-def test_a_link_as_the_dependency_is_followed_so_data_text_may_be_one(project: Any, tmp_path: Path) -> None:
-    target = tmp_path / "elsewhere"
-    target.mkdir()
-    (target / "a.txt").write_text("one")
-    Path("text").symlink_to(target)
-    stages({"one": {"cmd": "echo a > out", "deps": ["text"], "outs": ["out"]}})
-    assert names_run(project) == ["one"]
-    assert names_run(project) == []
-    (target / "a.txt").write_text("two")
-    assert names_run(project) == ["one"]
-
-
-def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refuses_it(project, tmp_path) -> None:
-    target = tmp_path / "elsewhere"
-    target.mkdir()
-    (target / "a.txt").write_text("one")
-    Path("text").mkdir()
-    Path("text/b.txt").write_text("b")
-    Path("text/linked").symlink_to(target)
-    stages({"one": {"cmd": "echo a > out", "deps": ["text"], "outs": ["out"]}})
-    names_run(project)
-    (target / "a.txt").write_text("two")
-    assert names_run(project) == []
-
-
 def test_an_empty_list_of_tasks_is_a_pipeline_without_tasks(project: Any) -> None:
     Path("params.yaml").write_text("tasks: {}\n")
     content = {"foreach": "${tasks}", "do": {"cmd": "echo ${key} > out_${key}", "outs": ["out_${key}"]}}

@@ -19,10 +19,10 @@ SETTINGS = Path(__file__).resolve().parents[2] / "docs/howto/settings.md"
 
 
 def stale(pipeline: Path, run: Run) -> set[str]:
-    """Stages that a `dvc repro` would run again, once `configure` and `versions` have run."""
-    succeeded(run(pipeline, "dvc", "repro", "--single-item", "configure", "versions"))
+    """Stages that a `dvc repro` would run again, once `configure` and `identity` have run."""
+    succeeded(run(pipeline, "dvc", "repro", "--single-item", "configure", "identity"))
     status = run(pipeline, "dvc", "status", "--json")
-    return set(json.loads(status.stdout)) - {"versions"}  # which is said to be "always changed"
+    return set(json.loads(status.stdout)) - {"identity"}  # which is said to be "always changed"
 
 
 def stages_run(done: subprocess.CompletedProcess[str]) -> list[str]:
