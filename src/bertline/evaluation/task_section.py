@@ -126,7 +126,7 @@ class TaskSection:
                 note = "The order that the candidates came in, and the order that the encoder puts them into (mean "
                 head = ["", "before", "after", "difference"]
                 yield ReportTable(head, rows, heading="Before and after", note=f"{note}over seeds).")
-            elif name in _SHOWN_ELSEWHERE:
+            elif name in ("confusion_matrix", "labels", "by_type", "calibration_error"):  # shown elsewhere
                 continue
             elif isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
                 yield _by_type(metric_name(name).capitalize(), value)
@@ -141,7 +141,7 @@ class TaskSection:
     def confusions(self) -> ReportTable | None:
         """Return the most frequent confusions if there are too many labels for a matrix."""
         labels, matrix = self.labels, self.facts.result.get("confusion_matrix")
-        if not matrix or len(labels) <= _MOST_LABELS:
+        if not matrix or len(labels) <= 40:
             return None
         places = [(gold, predicted) for gold in range(len(labels)) for predicted in range(len(labels))]
         wrong = sorted((-matrix[gold][other], gold, other) for gold, other in places if gold != other)
@@ -165,8 +165,6 @@ class TaskSection:
 
 
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
-_MOST_LABELS = 40
-_SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "calibration_error")
 
 
 def _by_type(heading: str, by_type: Mapping[str, Mapping[str, float]]) -> ReportTable:
@@ -185,8 +183,6 @@ def _figure(value: Any) -> str:
     return count(value) if isinstance(value, int) else score(value)
 
 
-# With only two values, the best one is always at an edge.
-_FEWEST_CHOICES = 3
 # Fraction of a continuous range, on its logarithmic scale, that counts as its edge.
 _NEAR = 0.1
 
@@ -210,7 +206,7 @@ def _edges(best: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who:
         if space[name]["kind"] == "log_uniform":
             low, high = space[name]["low"], space[name]["high"]
             place = math.log(value / low) / (math.log(high / low) or 1.0)
-        elif len(values) >= _FEWEST_CHOICES:
+        elif len(values) >= 3:  # with only two values, the best one is always at an edge
             low, high = values[0], values[-1]
             place = 0.0 if value <= low else 1.0 if value >= high else 0.5
         else:

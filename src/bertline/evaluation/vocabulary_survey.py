@@ -24,11 +24,9 @@ from bertline.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocab
 
 # Approximate amount of text of each split that is looked at.
 _CHARACTERS = 20_000_000
-NUM_LONGEST, NUM_RAREST, NUM_CUT = 10, 40, 15
 # Settings of the vocabularies that are trained to compare with, those of
 # `conf/tokenizer/wordpiece.yaml`.
 _MIN_FREQUENCY, _MAX_ALPHABET = 2, 1000
-_LEAST_SHARE_OF_SCRIPT = 0.001
 # Shares of tokens that another vocabulary saves: below the first it does not pay, from the second
 # on it does.
 _LITTLE, _MUCH = 0.03, 0.10
@@ -136,13 +134,13 @@ def survey_vocabulary(
 
     costs = text["times"] * (text["ids"].str.len() - 1)
     words = text.assign(cost=costs).groupby("word", as_index=False).agg({"times": "sum", "cost": "sum", "ids": "first"})
-    words = words[words["cost"] > 0].sort_values(["cost", "word"], ascending=[False, True]).head(NUM_CUT)
+    words = words[words["cost"] > 0].sort_values(["cost", "word"], ascending=[False, True]).head(15)
     ordinary, counts = set(_ordinary(tokenizer)), fit_of("", tokenizer, cut_words(tokenizer, {"": train})).counts
     known = {token: int(number) for token, number in zip(tokenizer.vocab, counts, strict=True) if token in ordinary}
     # Single characters are there for any text, so that they are rare says nothing.
     learned = [token for token in known if len(token.removeprefix(CONTINUATION)) > 1]
-    longest = sorted(learned, key=lambda token: (-len(token.removeprefix(CONTINUATION)), token))[:NUM_LONGEST]
-    rarest = sorted((token for token in learned if known[token]), key=lambda token: (known[token], token))[:NUM_RAREST]
+    longest = sorted(learned, key=lambda token: (-len(token.removeprefix(CONTINUATION)), token))[:10]
+    rarest = sorted((token for token in learned if known[token]), key=lambda token: (known[token], token))[:40]
     return VocabularySurvey(
         split=split,
         own=fit_of(own, tokenizer, text),
@@ -214,7 +212,7 @@ def _by_script(tokenizer: Tokenizer, text: pd.DataFrame) -> dict[str, list[Fit]]
     letters = text[text["word"].str[0].str.isalpha()]
     scripts = letters["word"].str[0].map(script_of)
     shares = letters.groupby(scripts)["times"].sum() / text["times"].sum()
-    names = sorted(shares[shares >= _LEAST_SHARE_OF_SCRIPT].index, key=lambda name: (-shares[name], name))
+    names = sorted(shares[shares >= 0.001].index, key=lambda name: (-shares[name], name))
     return {name.title(): [fit_of(name.title(), tokenizer, letters[scripts == name])] for name in names}
 
 

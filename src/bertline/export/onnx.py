@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 FP32 = Path("onnx/model.onnx")
 INT8 = Path("onnx/model_int8.onnx")
 INT8_VNNI = Path("onnx/model_int8_vnni.onnx")
-# LayerNormalization is a single operator since opset 17; runtimes since early 2023 (onnxruntime 1.14) read opset 18.
-OPSET = 18
 
 
 def write_onnx(view: ModelView, path: Path) -> None:
@@ -76,7 +74,8 @@ def write_onnx(view: ModelView, path: Path) -> None:
             input_names=list(view.input_names),
             output_names=list(view.output_names),
             dynamic_axes={name: {0: "batch", 1: "sequence"} for name in view.input_names},
-            opset_version=OPSET,
+            # LayerNormalization is a single operator since opset 17; runtimes since early 2023 read 18.
+            opset_version=18,
             dynamo=False,
         )
     model = onnx.load(path)

@@ -31,7 +31,6 @@ from bertline.tokenization.vocabulary import resolve_folder
 # The fused kernel is never slower without gradients and in fp32.
 _ATTENTION: Literal["sdpa"] = "sdpa"
 _DOC_STRIDE = 128
-_IOB2_LABEL = re.compile(r"O|[BI]-.+")
 # Training settings; unused, since the model is not trained.
 _NEVER_TRAINED: dict[str, Any] = {
     **dict.fromkeys(["source", *(field.name for field in fields(BaseTaskConfig))]),
@@ -139,7 +138,7 @@ def _inferred_task(checkpoint: Checkpoint, *, max_length: int) -> FinishedTask |
                 shared_tokens="plain",
                 **base,
             )
-        case "BertForTokenClassification" if all(_IOB2_LABEL.fullmatch(label) for label in labels):
+        case "BertForTokenClassification" if all(re.fullmatch(r"O|[BI]-.+", label) for label in labels):
             config = TokenClassificationTaskConfig(
                 kind="token_classification",
                 head="softmax",

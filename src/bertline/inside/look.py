@@ -31,25 +31,12 @@ _MAX_WEIGHTS = 4_000_000
 # Numbers of a page of 12 layers of 12 heads and 32 tokens, and their characters; each further
 # number has one.
 _ROOM = 1_100_000, 900_000
-# A page with fewer numbers than this has room for eight times the precision.
-_FEW = 1 << 18
 # Steps to whose multiples numbers are rounded; those of vectors follow from the room that is left.
 _STEPS = {"scores": 0.01, "similarity": 0.01, "map": 0.01}
 # Multiple of a step that a number is at most: it has 16 bits, and the three digits of a step may
 # round it down.
 _LARGEST = 32_000
 _BY_HEAD = ("query", "key", "value")
-# Less than any page shows; the logarithm of 0 would be no number.
-_LEAST_PROBABILITY = 1e-12
-_NO_VECTORS = (
-    "{title} computes attention in a class of transformers, which returns its probabilities alone, so there are no "
-    "queries, keys and values here; families that load into BertModel ({own}) have them."
-)
-_NO_EMBEDDINGS = (
-    "{title} makes its input in a class of transformers, not as the plain sum of three embeddings; families that load "
-    "into BertModel ({own}) show theirs here."
-)
-_NO_LENS = "This model has no masked language model head, which fills blanks: take artifacts/pretrain, for example."
 
 
 def look_page(models: Sequence[LoadedModel], text: str, pair: str | None = None) -> tuple[str, list[str]]:
@@ -103,8 +90,15 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> dict[str
     arrays: dict[str, Any] = {"scores": _scores(inside, shown)}
     if inside.query is None or inside.key is None or inside.value is None:
         missing = {
-            "vectors": _NO_VECTORS.format(title=family.title, own=own),
-            "embeddings": _NO_EMBEDDINGS.format(title=family.title, own=own),
+            "vectors": (
+                f"{family.title} computes attention in a class of transformers, which returns its "
+                "probabilities alone, so there are no queries, keys and values here; families that load "
+                f"into BertModel ({own}) have them."
+            ),
+            "embeddings": (
+                f"{family.title} makes its input in a class of transformers, not as the plain sum of "
+                f"three embeddings; families that load into BertModel ({own}) show theirs here."
+            ),
         }
     else:
         if inside.probabilities.size + 3 * inside.query.size > _MAX_NUMBERS or shown < num_tokens:
@@ -126,7 +120,9 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> dict[str
     arrays |= _places(inside.hidden_states[:, :shown])
     has_lens = hasattr(model.model, "mlm_logits")
     if not has_lens:
-        missing["lens"] = _NO_LENS
+        missing["lens"] = (
+            "This model has no masked language model head, which fills blanks: take artifacts/pretrain, for example."
+        )
     edges = (tokenizer.cls_id, tokenizer.sep_id)  # they begin, separate or end texts
     rest = [f"({num_tokens - shown} more)"] * (shown < num_tokens)
     return {
@@ -153,7 +149,7 @@ def packed(arrays: Mapping[str, NDArray[np.float32]]) -> tuple[dict[str, Any], s
     Numbers are rounded to multiples of a step, deflated, and written in base 64.
     """
     sizes = {name: values.size for name, values in arrays.items()}
-    finer = 8 if sum(sizes.values()) < _FEW else 1
+    finer = 8 if sum(sizes.values()) < 1 << 18 else 1  # there is room for more precision
     steps = {name: _wide(arrays[name], np.array([step / finer])) for name, step in _STEPS.items() if name in arrays}
     # Multiples of a step take at most log2(deviation / step) + 2.05 bits, those of a normal distribution.
     bits = sum(sizes[name] * max(0.5, np.log2(arrays[name].std() / step[0]) + 2.05) for name, step in steps.items())
@@ -196,7 +192,7 @@ def _scores(inside: Inside, shown: int) -> NDArray[np.float32]:
     more keys, whose probabilities the last one has together."""
     scores = inside.scores
     if scores is None:  # logarithms have the same softmax
-        scores = np.log(inside.probabilities.clip(_LEAST_PROBABILITY))
+        scores = np.log(inside.probabilities.clip(1e-12))
     scores, others = scores[:, :, :shown, :shown], scores[:, :, :shown, shown:]
     if others.shape[-1]:
         scores = np.concatenate([scores, np.logaddexp.reduce(others, -1, keepdims=True)], -1)
