@@ -24,8 +24,6 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import ordered_map
 
-_PERCENTILE = 5
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overlap:
@@ -71,17 +69,15 @@ def measure_overlap(
     References: Brown et al., arXiv 2005.14165, appendix C; Wei et al., arXiv 2109.01652, appendix C; Chowdhery et al.,
     arXiv 2204.02311, section 8.
     """
-    rows: dict[str, dict[int, Hashes]] = {}
+    lengths: dict[str, int] = {}
+    grams: dict[str, dict[int, tuple[int, Hashes]]] = {name: {} for name in texts}
+    all_grams: defaultdict[int, list[Hashes]] = defaultdict(list)
     for name, split in texts.items():
         words_of_rows = hashes_of_documents([text] for text in split)
-        rows[name] = {place: words for place, words in enumerate(words_of_rows) if len(words) >= MIN_WORDS}
-    lengths: dict[str, int] = {}
-    grams: dict[str, dict[int, tuple[int, Hashes]]] = {name: {} for name in rows}
-    all_grams: defaultdict[int, list[Hashes]] = defaultdict(list)
-    for name, of_split in rows.items():
-        shortest = np.percentile([len(row) for row in of_split.values()] or [0], _PERCENTILE, method="lower")
+        rows = {place: words for place, words in enumerate(words_of_rows) if len(words) >= MIN_WORDS}
+        shortest = np.percentile([len(row) for row in rows.values()] or [0], 5, method="lower")
         lengths[name] = int(np.clip(shortest, config.min_ngram, config.max_ngram))
-        for place, row in of_split.items():
+        for place, row in rows.items():
             n = min(lengths[name], len(row))
             grams[name][place] = n, ngram_hashes(row, n)
             all_grams[n].append(grams[name][place][1])
