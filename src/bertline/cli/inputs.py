@@ -23,7 +23,6 @@ from bertline.foundation.validation import validate
 from bertline.run.identity import at_hand
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import read_vocabulary
 
 _DOCSTRINGS = (64, 64)
 _NOT_AT_HAND = (128, 512)
@@ -184,7 +183,7 @@ def check_start(config: PipelineConfig) -> None:
     if isinstance(tokenizer, ExistingTokenizerConfig | ExtendedTokenizerConfig) and tokenizer.path is not None:
         path = Path(tokenizer.path).expanduser()
         if path.exists():
-            vocab = Tokenizer.load(path).vocab if path.is_dir() else read_vocabulary(path).tokens
+            vocab = Tokenizer.load(path).vocab
     refuse_misfits(checkpoint, misfits(checkpoint, config.model, vocab))
     marked = [name for name, task in config.tasks.items() if getattr(task, "shared_tokens", "plain") == "marked"]
     marked = [name for name in marked if config.tasks[name].start_from is None]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -153,12 +152,7 @@ def save_student(teacher: Path, num_layers: int, folder: Path) -> None:
         ConfigError: The teacher has fewer layers, or groups of layers with equal weights that do not divide them.
     """
     encoder: Any = load_encoder(teacher)
-    chosen = spread_layers(encoder.config.num_hidden_layers, num_layers)
-    if isinstance(encoder, BertModel):
-        encoder.layers = nn.ModuleList(encoder.layers[place] for place in chosen)
-        encoder.config = replace(encoder.config, num_hidden_layers=num_layers)
-    else:
-        encoder.keep_layers(chosen)
+    encoder.keep_layers(spread_layers(encoder.config.num_hidden_layers, num_layers))
     save_model(encoder, folder)
     copy_tokenizer(teacher, folder)
 

@@ -3,7 +3,6 @@
 Shapes as in `bertline.modeling.bert`.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
+from bertline.foundation.validation import closest
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import EncodedInDetail, EncoderOutput, LanguageModelOutput
 from bertline.modeling.checkpoint import MLM_HEAD, POSITIONS, WEIGHTS_NAME, WRAPPER, Checkpoint, model_config_in
@@ -349,8 +349,7 @@ def model_section(section: Mapping[str, Any]) -> dict[str, Any]:
     settings = transformers.AutoConfig.for_model(family.model_type).to_dict()
     others = family.wrapping.other_settings if family.wrapping is not None else ()
     for name in own.keys() - settings.keys() - set(others):
-        near = difflib.get_close_matches(name, settings, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        hint = closest(name, settings)
         raise ArtifactError(f"model.{name} is not a setting of {family.title} in transformers.{hint}")
     config = model_config_in(family.config_to_bert({**settings, **own, "architectures": None}), family, "model")
     return {**asdict(config), "own": own if family.wrapping is not None else {}}

@@ -13,7 +13,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from bertline.foundation.errors import ConfigError
@@ -89,7 +89,7 @@ def _built_dataclass(expected: Any, value: Any, where: str, problems: _Problems)
     before = sum(map(len, problems))
     for key in value:
         if key not in fields:
-            hint = _closest(key, fields)
+            hint = closest(key, fields)
             problems.keys.append(f"{_join(where, str(key))} is not a known key.{hint} Known: {known}.")
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -120,7 +120,7 @@ def _built_member(members: tuple[Any, ...], value: Any, where: str, problems: _P
         return _built(tagged[kind], value, where, problems)
     else:
         known = ", ".join(sorted(tagged))
-        problems.keys.append(f"{_join(where, 'kind')} is {kind!r}; expected one of {known}.{_closest(kind, tagged)}")
+        problems.keys.append(f"{_join(where, 'kind')} is {kind!r}; expected one of {known}.{closest(kind, tagged)}")
     return None
 
 
@@ -150,6 +150,7 @@ def _join(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _closest(word: Any, known: Any) -> str:
+def closest(word: object, known: Iterable[object]) -> str:
+    """Return a sentence that asks whether the nearest of the known words was meant; empty without one."""
     matches = difflib.get_close_matches(str(word), [str(item) for item in known], n=1)
     return f" Did you mean {matches[0]}?" if matches else ""

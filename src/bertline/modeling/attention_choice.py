@@ -17,7 +17,6 @@ AttentionSetting = Literal["auto", "eager", "plain", "sdpa", "varlen"]
 # From 1,024 tokens, `sdpa` is about as fast in bf16 too and does not store the [S, S] scores.
 _FUSED_FROM_ON_CPU = {"bf16": 1024, "fp32": 512}
 
-_VARLEN_CAPABILITY = (8, 0)
 _VARLEN_HEAD_SIZE_STEP = 8
 _VARLEN_MAX_HEAD_SIZE = 256
 
@@ -77,7 +76,7 @@ def choose_attention(
 def lacking_for_varlen(device: AttentionDevice, *, head_size: int, dropout_prob: float, packs: bool) -> tuple[str, ...]:
     """Return the unmet requirements of the kernel for packed rows, with the keys to change; empty if it can run."""
     is_cuda = device.type == "cuda"
-    is_old = device.compute_capability is not None and device.compute_capability < _VARLEN_CAPABILITY
+    is_old = device.compute_capability is not None and device.compute_capability < (8, 0)
     needs = {
         "an NVIDIA GPU": is_cuda,
         "a GPU of compute capability 8.0 or more (Ampere or newer)": not (is_cuda and is_old),

@@ -8,7 +8,8 @@ References: Devlin et al., BERT (arXiv 1810.04805), section 3 and appendix A; go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -73,6 +74,11 @@ class BertModel(nn.Module):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
         self._pooler_activation = getattr(torch, FAMILIES[config.family].pooler_activation)
         number_sites(self)
+
+    def keep_layers(self, chosen: Sequence[int]) -> None:
+        """Keep these layers alone."""
+        self.layers = nn.ModuleList(self.layers[place] for place in chosen)
+        self.config = replace(self.config, num_hidden_layers=len(chosen))
 
     @property
     def below_layers(self) -> list[nn.Module]:

@@ -27,13 +27,7 @@ from bertline.tokenization.fit import cut_words, fit_of
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.training import left_out, train_byte_bpe, train_wordpiece
-from bertline.tokenization.vocabulary import (
-    MAX_WORD_CHARACTERS,
-    Vocabulary,
-    read_other_tokenizer,
-    read_vocabulary,
-    resolve_folder,
-)
+from bertline.tokenization.vocabulary import MAX_WORD_CHARACTERS, Vocabulary, resolve_folder
 from bertline.tokenization.words import read_user_words, with_user_words, words_to_add
 
 _HEADLINE = ("tokens_per_word", "unknown_rate", "unknown_character_rate", "whole_word_rate")
@@ -168,17 +162,17 @@ def _folder_of(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Pat
 
 
 def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Tokenizer:
-    path = _folder_of(config)
-    if read_other_tokenizer(path) is None:
-        return Tokenizer(read_vocabulary(path, lowercase=config.lowercase))
+    tokenizer = Tokenizer.load(_folder_of(config), lowercase=config.lowercase)
+    if tokenizer.is_wordpiece:
+        return tokenizer
     key = "kind" if config.kind == "extended" else "lowercase"
     if key == "kind" or config.lowercase is not None:
         raise ConfigError(
             f"tokenizer.{key} is {getattr(config, key)}, which is for WordPiece vocabularies only; tokenizer.path="
-            f"{config.path} holds a {Tokenizer.load(path).description}. Take that as it is: tokenizer=existing "
+            f"{config.path} holds a {tokenizer.description}. Take that as it is: tokenizer=existing "
             f"tokenizer.path={config.path} tokenizer.lowercase=null"
         )
-    return Tokenizer.load(path)
+    return tokenizer
 
 
 def _extend(config: ExtendedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:

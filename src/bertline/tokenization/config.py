@@ -15,10 +15,11 @@ class _WordsConfig(Checked):
     """WordPiece vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names.
     They do not change the vocabulary."""
 
-    def _refuse_user_words(self, why: str) -> None:
-        if self.user_words:
+    def check(self) -> None:
+        if self.user_words and not isinstance(self, TrainedTokenizerConfig | ExtendedTokenizerConfig):
             raise ValueError(
-                f"user_words is {self.user_words!r}, but {why}. Train a WordPiece vocabulary with tokenizer=wordpiece; "
+                f"user_words is {self.user_words!r}, but only a WordPiece vocabulary that is trained or extended takes "
+                "words. Choose tokenizer=wordpiece, or tokenizer=extended pretrain.start_from=/path/to/checkpoint; "
                 "otherwise set tokenizer.user_words=[]"
             )
 
@@ -64,9 +65,6 @@ class ByteBpeTokenizerConfig(_TrainedConfig):
     vocab_size: Annotated[int, at_least(261)]
     """Number of tokens, including the five special tokens and all 256 bytes."""
 
-    def check(self) -> None:
-        self._refuse_user_words("only a WordPiece vocabulary takes words that are never split")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExistingTokenizerConfig(_GivenConfig):
@@ -75,12 +73,6 @@ class ExistingTokenizerConfig(_GivenConfig):
     kind: Literal["existing"]
     path: str
     """A `vocab.txt`, a folder that contains one or a `tokenizer.json`, or a hub name."""
-
-    def check(self) -> None:
-        self._refuse_user_words(
-            "an existing vocabulary cannot grow. Add words to it with tokenizer=extended "
-            "pretrain.start_from=/path/to/checkpoint"
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -125,14 +125,16 @@ class Tokenizer:
         in the middle: byte-level BPE."""
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Load from any folder with `tokenizer.json` or `vocab.txt`: a bertline artifact or a Hugging Face checkpoint.
+    def load(cls, folder: Path, *, lowercase: bool | None = None) -> Self:
+        """Load a `vocab.txt`, or any folder with that or `tokenizer.json`: an artifact or a Hugging Face checkpoint.
+
+        `lowercase` says whether a WordPiece lower-cases text; None takes what the folder says.
 
         Raises:
             DataError: The folder has no tokenizer that can be read, or its special tokens cannot be told.
         """
         try:
-            tokenizer = cls(read_other_tokenizer(folder) or read_vocabulary(folder))
+            tokenizer = cls(read_other_tokenizer(folder) or read_vocabulary(folder, lowercase=lowercase))
         except BertlineError:
             raise
         except Exception as error:  # the library of tokenizers has no error of its own

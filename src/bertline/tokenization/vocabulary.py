@@ -22,8 +22,6 @@ MAX_WORD_CHARACTERS = 100
 """Maximum word length; a longer word becomes [UNK]. (max_input_chars_per_word of google-research/bert, tokenization.py,
 is 200; the tokenizers library and every published tokenizer.json use 100.)"""
 
-_CASED_SHARE = 0.01
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vocabulary:
@@ -64,7 +62,7 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     config = read_object(folder / "tokenizer_config.json", missing_ok=True)
     normalizer = content.get("normalizer") or {}
     ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
-    is_cased = sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
+    is_cased = sum(token != token.lower() for token in ordinary) >= max(1, 0.01 * len(ordinary))
     settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not is_cased)
     chinese = config.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars", True))
     return Vocabulary(
@@ -235,10 +233,6 @@ def _checked(tokens: Sequence[str], path: Path) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-# Weights as safetensors only, and no code files: loading a checkpoint cannot execute code.
-_WANTED_FILES = ["*.json", "*.txt", "*.safetensors"]
-
-
 def folder_in_package(name: str) -> Path | None:
     """Return the model folder in the installed package of this name; None unless there is exactly one."""
     module = name.replace("-", "_")
@@ -272,8 +266,10 @@ def resolve_folder(name_or_folder: str, revision: str | None = None) -> Path:
     from huggingface_hub import snapshot_download
 
     revision = own_revision or revision
+    # Weights as safetensors only, and no code files: loading a checkpoint cannot execute code.
+    wanted = ["*.json", "*.txt", "*.safetensors"]
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED_FILES))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     # The hub's errors are subclasses of OSError (offline, no such name or file) and ValueError (invalid name).
     except (OSError, ValueError) as error:
         at, reason = f" at revision {revision}" if revision else "", str(error).strip().partition("\n")[0]

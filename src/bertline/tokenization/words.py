@@ -113,9 +113,6 @@ def _is_of_word(character: str) -> bool:
     return kind[0] in "LM" or kind in ("Nd", "Nl", "Pc") or character in _JOINERS
 
 
-_OF_UNKNOWN = 2  # tokens that a word which becomes [UNK] counts as: to know it is worth one for each time it occurs
-
-
 def words_to_add(
     vocabulary: Vocabulary, word_counts: Mapping[str, int], *, num_new: int, min_frequency: int
 ) -> tuple[str, ...]:
@@ -173,7 +170,7 @@ class _Cutter:
                 if word[start:stop] in table:
                     break
             else:
-                return _OF_UNKNOWN
+                return 2  # of a word that becomes [UNK]: to know it is worth one token for each time it occurs
             number, start, table = number + 1, stop, self._continuations
         return number
 

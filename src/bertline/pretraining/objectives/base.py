@@ -15,7 +15,6 @@ from bertline.modeling.families import FAMILIES
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
     from torch import Tensor
 
-    from bertline.encoders.loading import LanguageModel
     from bertline.encoders.wrapped import WrappedMaskedLM
     from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
     from bertline.modeling.checkpoint import Checkpoint
@@ -186,17 +185,15 @@ class Objective(Checked):
         """
         yield from ()
 
-    def output(self, model: LanguageModel, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
+    def output(self, model: Any, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
         """Return the output of the model on a micro-batch of `examples.masking` or packed rows of `examples.packing`.
 
         `attention_mask` is left out where no row has padding; in training the batch has what `TokenMasks.of` reads.
         """
-        from bertline.modeling.bert import MaskedLanguageModel
         from bertline.modeling.dropout import TokenMasks
 
         masks = TokenMasks.of(batch)
         if "boundaries" in batch:
-            assert isinstance(model, MaskedLanguageModel)  # wrapped models have padded rows
             return model.forward_packed(batch, masks)
         mask = batch.get("attention_mask")
         return model(batch["input_ids"], batch["token_type_ids"], mask, batch["masked_positions"], masks)
