@@ -1,6 +1,6 @@
 """Nested mappings by dotted keys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 ABSENT = "(absent)"
@@ -31,3 +31,20 @@ def value_at(mapping: Any, key: str) -> Any:
     for part in key.split("."):
         mapping = mapping.get(part) if isinstance(mapping, Mapping) else None
     return mapping
+
+
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and values of a nested mapping; lists of mappings are indexed, other lists are values.
+
+    >>> list(leaves({"optimizer": {"betas": [0.9, 0.999]}, "phases": [{"steps": 10}]}))
+    [('optimizer.betas', [0.9, 0.999]), ('phases.0.steps', 10)]
+    """
+    prefix = f"{key}." if key else ""
+    if isinstance(value, Mapping) and (value or not key):
+        for name, item in value.items():
+            yield from leaves(item, f"{prefix}{name}")
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{prefix}{index}")
+    else:
+        yield key, value

@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
-from bertline.foundation.files import complete_lines, keep_json_lines, writing
+from bertline.foundation.files import append_lines, complete_lines, keep_json_lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,11 +23,10 @@ class MetricsRow:
 
 
 class MetricsLog:
-    """Append-only metrics file: one line per call, flushed immediately, so a killed process loses at most one line."""
+    """Append-only metrics file: one line per call, written at once, so a killed process loses at most one line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._handle: TextIO | None = None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append one row.
@@ -38,23 +36,11 @@ class MetricsLog:
         """
         plain = {key: float(value) for key, value in metrics.items()}
         row = MetricsRow(step=step, time_s=time.time(), metrics=plain)
-        with writing(self.path):
-            if self._handle is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._handle = self.path.open("a", encoding="utf-8")
-            self._handle.write(json.dumps(dataclasses.asdict(row)) + "\n")
-            self._handle.flush()
+        append_lines(self.path, [json.dumps(dataclasses.asdict(row))])
 
     def keep_up_to(self, step: int) -> None:
         """Drop rows after `step`, because a run resumed from a checkpoint writes them again."""
-        self.close()
         keep_json_lines(self.path, lambda row: row["step"] <= step)
-
-    def close(self) -> None:
-        """Close the file; the next `log` opens it again."""
-        if self._handle is not None:
-            self._handle.close()
-            self._handle = None
 
 
 def read_metrics(path: Path) -> Iterator[MetricsRow]:

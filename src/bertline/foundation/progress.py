@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-T = TypeVar("T")
+_Any = TypeVar("_Any")
 _LINE_EVERY_S = 10.0
 _SMALLEST_BAR, _LARGEST_BAR = 10, 40
 # Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have it.
@@ -90,7 +90,9 @@ def can_draw() -> bool:
     return is_shown and redraws and importlib.util.find_spec("rich") is not None
 
 
-def progress(items: Iterable[T], *, description: str, total: int | None = None, is_brief: bool = False) -> Iterator[T]:
+def progress(
+    items: Iterable[_Any], *, description: str, total: int | None = None, is_brief: bool = False
+) -> Iterator[_Any]:
     """Yield items while showing their count, the elapsed time and, if the total is known, the remaining time.
 
     `is_brief`: only lines, and none of what ends within `_LINE_EVERY_S`; several processes may show theirs at once.

@@ -79,8 +79,6 @@ def _sample(path: Path, prefix: str, every_s: float, sensors: list[Sensor], ende
                 with suppress(Exception):  # a driver that does not know a figure; the others are there
                     values |= sensor()
             log.log(last, {f"{prefix}{key}": value for key, value in values.items()})
-    with suppress(BertlineError, OSError):
-        log.close()
 
 
 def _sensors() -> list[Sensor]:
@@ -92,7 +90,7 @@ def _sensors() -> list[Sensor]:
     begun = psutil.net_io_counters()
 
     def machine() -> dict[str, float]:
-        memory, disk = psutil.virtual_memory(), psutil.disk_usage(os.sep)
+        memory, disk, network = psutil.virtual_memory(), psutil.disk_usage(os.sep), psutil.net_io_counters()
         return {
             "cpu_utilization_percentage": psutil.cpu_percent(),
             "system_memory_usage_megabytes": memory.used / _MEGABYTE,
@@ -100,17 +98,12 @@ def _sensors() -> list[Sensor]:
             "disk_usage_percentage": disk.percent,
             "disk_usage_megabytes": disk.used / _MEGABYTE,
             "disk_available_megabytes": disk.free / _MEGABYTE,
-        }
-
-    def network() -> dict[str, float]:
-        now = psutil.net_io_counters()
-        return {
-            "network_receive_megabytes": (now.bytes_recv - begun.bytes_recv) / _MEGABYTE,
-            "network_transmit_megabytes": (now.bytes_sent - begun.bytes_sent) / _MEGABYTE,
+            "network_receive_megabytes": (network.bytes_recv - begun.bytes_recv) / _MEGABYTE,
+            "network_transmit_megabytes": (network.bytes_sent - begun.bytes_sent) / _MEGABYTE,
         }
 
     psutil.cpu_percent()  # the first call has nothing to compare with
-    return [machine, network, *_gpu_sensors()]
+    return [machine, *_gpu_sensors()]
 
 
 def _gpu_sensors() -> list[Sensor]:
@@ -122,19 +115,20 @@ def _gpu_sensors() -> list[Sensor]:
     except Exception:  # not installed, or without a driver
         return []
 
-    def memory(index: int) -> dict[str, float]:
-        found = pynvml.nvmlDeviceGetMemoryInfo(handles[index])
-        return {
-            f"gpu_{index}_memory_usage_percentage": round(found.used / found.total * 100, 1),
-            f"gpu_{index}_memory_usage_megabytes": found.used / _MEGABYTE,
+    def gpu(index: int) -> dict[str, float]:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handles[index])
+        load = {
+            f"gpu_{index}_memory_usage_percentage": round(memory.used / memory.total * 100, 1),
+            f"gpu_{index}_memory_usage_megabytes": memory.used / _MEGABYTE,
+            f"gpu_{index}_utilization_percentage": pynvml.nvmlDeviceGetUtilizationRates(handles[index]).gpu,
         }
+        with suppress(pynvml.NVMLError):  # not every driver knows the power
+            watts = pynvml.nvmlDeviceGetPowerUsage(handles[index]) / 1000
+            limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handles[index]) / 1000
+            load |= {
+                f"gpu_{index}_power_usage_watts": watts,
+                f"gpu_{index}_power_usage_percentage": 100 * watts / limit,
+            }
+        return load
 
-    def utilization(index: int) -> dict[str, float]:
-        return {f"gpu_{index}_utilization_percentage": pynvml.nvmlDeviceGetUtilizationRates(handles[index]).gpu}
-
-    def power(index: int) -> dict[str, float]:
-        watts = pynvml.nvmlDeviceGetPowerUsage(handles[index]) / 1000
-        limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handles[index]) / 1000
-        return {f"gpu_{index}_power_usage_watts": watts, f"gpu_{index}_power_usage_percentage": 100 * watts / limit}
-
-    return [partial(sensor, index) for index in range(len(handles)) for sensor in (memory, utilization, power)]
+    return [partial(gpu, index) for index in range(len(handles))]

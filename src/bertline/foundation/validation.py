@@ -21,10 +21,10 @@ from bertline.foundation.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
+def validate(cls: type[_T], mapping: Mapping[str, Any], *, where: str = "") -> _T:
     """Convert a mapping to a frozen dataclass, or raise an error that names the wrong keys.
 
     Args:
@@ -40,7 +40,7 @@ def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
     built = _built(cls, mapping, where, problems)
     if found := problems.keys or problems.values:
         raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in found))
-    return cast("T", built)
+    return cast("_T", built)
 
 
 class _Problems(NamedTuple):

@@ -151,7 +151,6 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
             state.writer.wait()
         raise
     state.writer.wait()
-    state.log.close()
     if guard.failure is not None:
         if sum_over_ranks([request.made], machine.device)[0]:
             raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")

@@ -50,14 +50,16 @@ class Sweep(Stage):
         yield from listed("sweep.encoders", config.sweep.encoders, may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
-        from bertline.sweep.run import run
+        from bertline.sweep.bench import SweepJob
+        from bertline.sweep.run import run_sweep
 
-        return run(work)
+        return run_sweep(SweepJob.of(work))
 
     def join(self, work: Work, **options: Any) -> bool:
-        from bertline.sweep.run import join
+        from bertline.sweep.bench import SweepJob
+        from bertline.sweep.workers import join_sweep
 
-        return join(work, **options)
+        return join_sweep(SweepJob.of(work), **options)
 
     def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         scores = matching(metrics, r"test/.+_mean")[:1]

@@ -31,7 +31,7 @@ from bertline.tokenization.vocabulary import resolve_folder
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks, resolve_device, resolve_machine
 
-T = TypeVar("T")
+_Of = TypeVar("_Of")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +101,7 @@ class PlannedSweep:
         return self.starts["encoder" if arm == "combined" else arm]
 
 
-def planned(job: SweepJob) -> PlannedSweep:
+def plan_of(job: SweepJob) -> PlannedSweep:
     """Resolve the encoders of all arms and the hyperparameters that no trial varies."""
     where = f"tasks.{job.task_name}.fine_tuning"
     values = {**to_mapping(job.sweep.fine_tuning), **job.task.fine_tuning}
@@ -153,7 +153,7 @@ def refuse_same_encoders(key: str, named: Iterable[tuple[str, Path]]) -> None:
         names[identity] = name
 
 
-def led_by(arm: Arm, by_arm: Mapping[Arm, T]) -> dict[Arm, T]:
+def led_by(arm: Arm, by_arm: Mapping[Arm, _Of]) -> dict[Arm, _Of]:
     """Return a mapping in which `arm` and `encoder` have changed names.
 
     >>> led_by("encoder_2", {"encoder": "own", "encoder_2": "best", "encoder_3": "last"})

@@ -22,8 +22,8 @@ import optuna
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bertline.finetuning.finetune import fine_tune
-from bertline.finetuning.job import DivergedError
+from bertline.finetuning.finetune import FineTuningResult, fine_tune
+from bertline.finetuning.job import DevOutcome, DivergedError, FineTuningJob
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.formats import duration, short_title
@@ -41,7 +41,7 @@ from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
 OUTCOME, READING, STATISTICS, RANKING = "outcome.json", "reading.json", "statistics.npy", "ranking.npy"
 MODEL, TEST, PREDICTIONS = "model", "test", "predictions.parquet"
-TEACHER = "teacher.json"
+TEACHER_SCORES = "teacher.json"
 """File of the teacher's own scores by split."""
 _REPETITION = "repetition"
 """Attribute of a trial: the repetition, as JSON values."""
@@ -94,6 +94,12 @@ class Repetition:
     def cut_rows(self, job: SweepJob) -> dict[str, int]:
         """Return the number of truncated rows by split, and of truncated documents of a collection (`DOCUMENTS`)."""
         return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
+
+    def dev_outcome(self, job: SweepJob) -> DevOutcome:
+        """Return the outcome on dev of a run that kept the statistics of rows: of `seed` and `folds`."""
+        outcome = self.outcome(job)
+        statistics_of_rows = np.load(self.folder(job) / f"dev_{STATISTICS}", allow_pickle=False)
+        return DevOutcome(outcome["dev"], outcome["calibration"], statistics_of_rows)
 
     def array(self, job: SweepJob, name: str, split: SplitName) -> NDArray[Any]:
         """Return a saved array of the model as served: `STATISTICS` of rows, [N, K], of dev or a test split; `RANKING`,
@@ -282,12 +288,6 @@ def chosen_encoder(job: SweepJob, chosen: dict[Arm, list[Repetition]]) -> Arm:
     return max(arms, key=lambda arm: statistics.fmean(dev[arm]))
 
 
-def num_diverged_seeds(job: SweepJob, seeds: Sequence[Repetition], repetitions: Sequence[Repetition]) -> int:
-    """Return the number of repetitions of a winner's configuration that diverged."""
-    place = seeds[0].arm, seeds[0].candidate
-    return sum((other.arm, other.candidate) == place and other.diverged(job) for other in repetitions)
-
-
 def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
     """Return the repetition with the best score on dev; among equals, the first."""
     return max(seeds, key=lambda seed: (seed.outcome(plan.job)["dev"][plan.job.task.metric], -seed.seed))
@@ -299,10 +299,10 @@ def read_tests(bench: Bench, chosen: dict[Arm, list[Repetition]]) -> None:
     for repetition in (repetition for seeds in chosen.values() for repetition in seeds):
         if not (repetition.folder(job) / TEST / READING).exists():
             say(f"{job.task_name}, {_read_test(bench, repetition, best)}")
-    if (teacher := bench.arm("encoder").teacher) is not None and not (job.run_folder / TEACHER).exists():
+    if (teacher := bench.arm("encoder").teacher) is not None and not (job.run_folder / TEACHER_SCORES).exists():
         splits = {name: bench.arm("encoder").split(name) for name in ("dev", *test_splits(job))}
         scores = {name: teacher.scores(one.rows, one.encoded, bench.machine) for name, one in splits.items()}
-        write_json(job.run_folder / TEACHER, scores)
+        write_json(job.run_folder / TEACHER_SCORES, scores)
     for model in (job.run_folder / "seeds").glob(f"*/{MODEL}"):
         if model.parent != best.folder(job):
             shutil.rmtree(model)
@@ -320,86 +320,72 @@ def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
     return plan.start_of(arm).weights == "random" or (config.num_epochs > 0 and config.method != "frozen")
 
 
-def _arm_with_method(bench: Bench, repetition: Repetition) -> str:
-    method = str(repetition.params.get("method", bench.plan.fine_tuning.method))
-    return f"{repetition.arm}, {METHODS[method]}" if len(bench.job.sweep.methods) > 1 else repetition.arm
-
-
 def _train(bench: Bench, repetition: Repetition) -> str:
-    """Fine-tune a repetition, write its outcome, and return the progress message."""
-    job, arm = bench.job, bench.arm(repetition.arm)
-    started, learns_from_all = time.monotonic(), has_folds(job)
-    if repetition.kind == "folds":
-        return _predict_folds(bench, repetition)
-    run = bench.run(
-        repetition.arm,
-        repetition.params,
-        num_train_rows=job.task.num_train_rows if repetition.kind == "label_curve" else repetition.num_train_rows,
-        seed=seed_for(job.sweep.seed, "repetition", repetition.seed),
-    )
-    if repetition.kind == "label_curve" and repetition.num_train_rows is not None:
-        places = drawn(run.train.rows, repetition.num_train_rows, job.sweep.seed, repetition.seed)
-        run = replace(run, train=arm.encoded(run.train.rows.take(places)))
-    size = f", {repetition.num_train_rows} rows" if repetition.kind.startswith("label_") else ""
-    place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
-    name = f"{_arm_with_method(bench, repetition)}{size}{place}, seed {repetition.seed}"
-    saved = job.checkpoints / repetition.folder(job).name
+    """Fine-tune a repetition, of `folds` a model for each, write its outcome, and return the progress message."""
+    job, arm, place = bench.job, bench.arm(repetition.arm), repetition.folder(bench.job)
+    started, metric, saved = time.monotonic(), job.task.metric, job.checkpoints / place.name
+    name = _name(bench, repetition)
+    title, seed = f"{job.task_name}, {name}", seed_for(job.sweep.seed, "repetition", repetition.seed)
+    result: FineTuningResult | None = None
     try:
-        result = fine_tune(replace(run, checkpoints=saved, title=f"{job.task_name}, {name}"))
+        if repetition.kind == "folds":
+            dev = bench.out_of_fold(repetition.arm, repetition.params, seed=seed, title=title)
+        else:
+            result = fine_tune(replace(_run_of(bench, repetition, seed), checkpoints=saved, title=title))
+            dev = DevOutcome(result.dev_scores, result.calibration, result.dev_statistics)
     except DivergedError as error:
-        with folder_written_atomically(repetition.folder(job)) as folder:
+        with folder_written_atomically(place) as folder:
             write_json(folder / OUTCOME, {"diverged": True, "reason": str(error), "time_s": time.monotonic() - started})
         shutil.rmtree(saved, ignore_errors=True)
         return f"{name}: {error}"
-    if (repetition.folder(job) / OUTCOME).exists():
+    if (place / OUTCOME).exists():
         return f"{name}: came too late, and was done elsewhere"  # this machine was silent; test may have been read
-    dev_statistics = result.dev_statistics
-    outcome: dict[str, Any] = {
-        "diverged": False,
-        "dev": result.dev_scores,
-        "curve": [[check.share, check.scores[job.task.metric]] for check in result.checks if check.scores],
-        "calibration": result.calibration,
-        "cut_rows": {"train": arm.num_cut("train", repetition.num_train_rows), "dev": arm.num_cut("dev")},
-    }
-    if learns_from_all:
-        folds = replace(repetition, kind="folds", number=0, candidate=0, seed=0)
-        outcome |= {key: folds.outcome(job)[key] for key in ("dev", "calibration")}
-        dev_statistics = np.load(folds.folder(job) / f"dev_{STATISTICS}", allow_pickle=False)
-    shown = f"{outcome['dev'][job.task.metric]:.3f} on {'the folds' if learns_from_all else 'dev'}"
-    with folder_written_atomically(repetition.folder(job)) as folder:
-        if repetition.kind == "seed":
+    outcome: dict[str, Any] = {"diverged": False, "curve": [], "cut_rows": {}}
+    if result is not None:
+        outcome["curve"] = [[check.share, check.scores[metric]] for check in result.checks if check.scores]
+        outcome["cut_rows"] = {"train": arm.num_cut("train", repetition.num_train_rows), "dev": arm.num_cut("dev")}
+        if has_folds(job):
+            dev = replace(repetition, kind="folds", number=0, candidate=0, seed=0).dev_outcome(job)
+    outcome |= {"dev": dev.scores, "calibration": dev.calibration}
+    shown = f"{dev.scores[metric]:.3f} on {'the folds' if has_folds(job) else 'dev'}"
+    with folder_written_atomically(place) as folder:
+        if repetition.kind in ("seed", "folds"):
+            np.save(folder / f"dev_{STATISTICS}", dev.statistics)
+        if result is not None and repetition.kind == "seed":
             (folder / MODEL).mkdir()
             arm.kind.save_model(result.model, folder / MODEL)
-            np.save(folder / f"dev_{STATISTICS}", dev_statistics)
-        else:
+        elif result is not None:
             test = arm.split("test")
             predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
-            outcome["test"] = arm.kind.scores(arm.kind.statistics(test.rows, predictions, outcome["calibration"]))
-            shown = f"{outcome['test'][job.task.metric]:.3f} on test"
+            outcome["test"] = arm.kind.scores(arm.kind.statistics(test.rows, predictions, dev.calibration))
+            shown = f"{outcome['test'][metric]:.3f} on test"
         outcome["time_s"] = time.monotonic() - started
         write_json(folder / OUTCOME, outcome)
     shutil.rmtree(saved, ignore_errors=True)
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
 
 
-def _predict_folds(bench: Bench, repetition: Repetition) -> str:
-    """Predict all rows out of fold, write the outcome, and return the progress message."""
-    job, started = bench.job, time.monotonic()
-    name = _arm_with_method(bench, repetition)
-    seed = seed_for(job.sweep.seed, "repetition", repetition.seed)
-    with folder_written_atomically(repetition.folder(job)) as folder:
-        outcome: dict[str, Any] = {"diverged": False, "curve": [], "cut_rows": {}}
-        try:
-            found = bench.out_of_fold(repetition.arm, repetition.params, seed=seed, title=f"{job.task_name}, {name}")
-            outcome |= {"dev": found.scores, "calibration": found.calibration}
-            np.save(folder / f"dev_{STATISTICS}", found.statistics)
-        except DivergedError as error:
-            outcome = {"diverged": True, "reason": str(error)}
-        outcome["time_s"] = time.monotonic() - started
-        write_json(folder / OUTCOME, outcome)
-    if outcome["diverged"]:
-        return f"{name}: {outcome['reason']}"
-    return f"{name}: {outcome['dev'][job.task.metric]:.3f} on the folds in {outcome['time_s']:.0f} s"
+def _name(bench: Bench, repetition: Repetition) -> str:
+    sweep, parts = bench.job.sweep, [repetition.arm]
+    if len(sweep.methods) > 1:
+        parts.append(METHODS[str(repetition.params.get("method", bench.plan.fine_tuning.method))])
+    if repetition.kind.startswith("label_"):
+        parts.append(f"{repetition.num_train_rows} rows")
+    if repetition.kind != "folds":
+        parts += [f"configuration {repetition.candidate + 1}"] if sweep.num_best > 1 else []
+        parts.append(f"seed {repetition.seed}")
+    return ", ".join(parts)
+
+
+def _run_of(bench: Bench, repetition: Repetition, seed: int) -> FineTuningJob:
+    """Return the fine-tuning of a repetition; that for the label curve learns from a draw of the rows."""
+    num_rows = repetition.num_train_rows
+    if repetition.kind != "label_curve" or num_rows is None:
+        return bench.run(repetition.arm, repetition.params, num_train_rows=num_rows, seed=seed)
+    job = bench.job
+    run = bench.run(repetition.arm, repetition.params, num_train_rows=job.task.num_train_rows, seed=seed)
+    places = drawn(run.train.rows, num_rows, job.sweep.seed, repetition.seed)
+    return replace(run, train=bench.arm(repetition.arm).encoded(run.train.rows.take(places)))
 
 
 def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
@@ -412,8 +398,8 @@ def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
     # In fp32, as a loaded model computes, so that the reported scores are those of the model as served.
     exact = replace(bench.machine, precision="fp32")
     dev, is_search = arm.split("dev"), isinstance(arm.kind, Retrieval) and repetition.arm == best.arm
-    dev_statistics = np.load(repetition.folder(job) / f"dev_{STATISTICS}", allow_pickle=False)
-    calibration = repetition.outcome(job)["calibration"]
+    of_training = repetition.dev_outcome(job)
+    calibration, dev_statistics = of_training.calibration, of_training.statistics
     is_chosen_on_dev = bool(calibration) and not has_folds(job)
     of_dev = arm.kind.predict(model, dev.encoded, exact) if is_chosen_on_dev or is_search else None
     if is_chosen_on_dev:

@@ -33,13 +33,12 @@ from bertline.sweep.repetitions import (
     MODEL,
     PREDICTIONS,
     STATISTICS,
-    TEACHER,
+    TEACHER_SCORES,
     TEST,
     Repetition,
     best_seed,
     file_of,
     is_random,
-    num_diverged_seeds,
 )
 from bertline.sweep.studies import curve_of, importances, last_dev
 from bertline.tasks.metrics import metric_name, score_range
@@ -84,24 +83,27 @@ def comparisons_by_split(
     plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]], baselines: Sequence[ScoredBaseline]
 ) -> dict[SplitName, Comparisons]:
     """Measure the winners of all arms and the baselines on every test split."""
-    found: dict[SplitName, Comparisons] = {}
-    for split in test_splits(plan.job):
-        systems: dict[str, System] = {
-            arm: ([one.array(plan.job, STATISTICS, split) for one in seeds], not is_random(plan, arm, seeds[0].params))
-            for arm, seeds in winners.items()
-        }
-        systems |= {one.name: ([one.statistics[split]], True) for one in baselines}
-        found[split] = Comparisons(_measured(plan, split, systems))
-    return found
+    splits = test_splits(plan.job)
+    return {split: Comparisons(_measured(plan, split, _systems(plan, split, winners, baselines))) for split in splits}
 
 
 def on_dev(plan: PlannedSweep, outcomes: Outcomes, winner: str) -> verdicts.Measured:
     """Return the winner's scores on dev, by which versions of a model are compared later."""
-    systems: dict[str, System] = {one.name: ([one.statistics["dev"]], True) for one in outcomes.baselines}
-    seeds = outcomes.winners[ENCODER]
-    statistics = [seed.array(plan.job, STATISTICS, "dev") for seed in seeds]
-    systems[ENCODER] = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
+    systems = _systems(plan, "dev", {ENCODER: outcomes.winners[ENCODER]}, outcomes.baselines)
     return _measured(plan, "dev", {winner: systems[winner]})[winner]
+
+
+def _systems(
+    plan: PlannedSweep,
+    split: SplitName,
+    winners: Mapping[Arm, Sequence[Repetition]],
+    baselines: Sequence[ScoredBaseline],
+) -> dict[str, System]:
+    systems: dict[str, System] = {
+        arm: ([one.array(plan.job, STATISTICS, split) for one in seeds], not is_random(plan, arm, seeds[0].params))
+        for arm, seeds in winners.items()
+    }
+    return systems | {one.name: ([one.statistics[split]], True) for one in baselines}
 
 
 def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, verdicts.Measured]:
@@ -261,15 +263,17 @@ _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
 
 
-def spread(scores: Sequence[float]) -> float | None:
+def spread_over_seeds(scores: Sequence[float]) -> float | None:
     """Return the sample standard deviation (n - 1); None for a single score, whose spread is unknown."""
     return round(statistics.stdev(scores), 12) if len(scores) > 1 else None
 
 
-def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+def means_over_seeds(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
     """Return the mean of each score over seeds and its spread, which is None for a single seed."""
     by_name = {name: [of_seed[name] for of_seed in scores] for name in scores[0]}
-    return {name: {"mean": statistics.fmean(values), "std": spread(values)} for name, values in by_name.items()}
+    return {
+        name: {"mean": statistics.fmean(values), "std": spread_over_seeds(values)} for name, values in by_name.items()
+    }
 
 
 def confident_errors(predictions: pa.Table, most: int, *, right_from: float) -> list[dict[str, Any]]:
@@ -288,8 +292,8 @@ def _shortened(value: Any) -> Any:
     return [_shortened(item) for item in value[:_LONGEST_LIST]] if isinstance(value, list) else value
 
 
-KIND = "sweep"
-FORMAT_VERSION = 4
+_KIND = "sweep"
+_FORMAT_VERSION = 4
 STANDING = "standing.json"
 """File of the winner's dev scores by seed and block of rows, with which later versions are compared."""
 
@@ -307,7 +311,7 @@ class Outcomes:
     baselines: Sequence[ScoredBaseline]
 
 
-def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool, note: str) -> dict[str, Any]:
+def write_sweep_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool, note: str) -> dict[str, Any]:
     """Write `result/` and return the content of result.json."""
     job = plan.job
     labels = read_task_manifest(job.task_folder)["labels"]
@@ -320,7 +324,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     doubtful = read_json(job.run_folder / "baselines" / DOUBTFUL)
     titles = {ENCODER: "the encoder", **{one.name: one.title for one in outcomes.baselines}}
     result = {
-        "format_version": FORMAT_VERSION,
+        "format_version": _FORMAT_VERSION,
         "task": job.task_name,
         "task_kind": job.task.kind,
         "metric": job.task.metric,
@@ -348,7 +352,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "comparison": comparisons["test"].with_encoder().get("random_weights"),
         "label_efficiency": (table := _label_efficiency(job, outcomes, rows["train"])),
         **({"label_curve": label_curve(table, titles, job.task.metric, rows["test"])} if job.sweep.label_curve else {}),
-        **({"teacher": read_json(job.run_folder / TEACHER)} if job.task.teacher is not None else {}),
+        **({"teacher": read_json(job.run_folder / TEACHER_SCORES)} if job.task.teacher is not None else {}),
         "best": {
             "seed": best.seed,
             "dev": reading["scores"]["dev"][job.task.metric],
@@ -404,11 +408,11 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
             "workers_matter": workers_matter,
             "versions": versions_of("optuna", "scikit-learn", "tokenizers", "torch"),
         }
-        write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+        write_manifest(folder, kind=_KIND, format_version=_FORMAT_VERSION, content=content)
     return result
 
 
-def headline(result: dict[str, Any]) -> dict[str, float]:
+def sweep_figures(result: dict[str, Any]) -> dict[str, float]:
     """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the baselines, and verdicts.
 
     `importance/NAME`: see `importances`. `difference_from_strongest` is that from the strongest simple opponent, with
@@ -453,15 +457,15 @@ def _arm(
     job, metric, winners = plan.job, plan.job.task.metric, outcomes.winners[arm]
     readings = [seed.reading(job) for seed in winners]
     by_split = {split: [reading["scores"][split] for reading in readings] for split in ("dev", *test_splits(job))}
-    scores = {split: means(of_split) for split, of_split in by_split.items()}
-    num_diverged = num_diverged_seeds(job, winners, outcomes.candidates)
+    scores = {split: means_over_seeds(of_split) for split, of_split in by_split.items()}
     candidates = []
     runs = [seed for seed in outcomes.candidates if seed.arm == winners[0].arm]
+    num_diverged = sum(seed.diverged(job) for seed in runs if seed.candidate == winners[0].candidate)
     for _, of_candidate in itertools.groupby(runs, lambda seed: seed.candidate):
         repeated = list(of_candidate)
         of_dev = [seed.outcome(job)["dev"][metric] for seed in repeated if not seed.diverged(job)]
         mean = statistics.fmean(of_dev) if of_dev else None
-        entry = {"params": repeated[0].params, "dev_mean": mean, "dev_std": spread(of_dev), "dev": of_dev}
+        entry = {"params": repeated[0].params, "dev_mean": mean, "dev_std": spread_over_seeds(of_dev), "dev": of_dev}
         candidates.append({**entry, "num_diverged": len(repeated) - len(of_dev)})
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
@@ -524,7 +528,11 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
         found |= {(rows, baseline.name): scores for rows, scores in baseline.test_by_rows.items()}
     table = []
     for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0]):
-        figures = {"test_mean": statistics.fmean(scores), "test_std": spread(scores), "num_seeds": len(scores)}
+        figures = {
+            "test_mean": statistics.fmean(scores),
+            "test_std": spread_over_seeds(scores),
+            "num_seeds": len(scores),
+        }
         table.append({"rows": rows, "arm": name, "test": scores, **figures})
     return table
 

@@ -4,7 +4,7 @@ Below the order of the work stand the notes for readers of its result: known in 
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,28 +12,17 @@ from bertline.finetuning.job import check_options
 from bertline.foundation.files import writing
 from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
-from bertline.foundation.work import Work
 from bertline.modeling.text_vectors import MODULES_NAME
 from bertline.sweep import bench, repetitions
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.folds import has_folds
 from bertline.sweep.forecast import with_forecast
 from bertline.sweep.fusion import combined_seeds
-from bertline.sweep.results import Outcomes, headline, write_result
+from bertline.sweep.results import Outcomes, sweep_figures, write_sweep_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.sweep.studies import workers_matter
-from bertline.sweep.workers import FINISHED, best_points, join_sweep, leading
+from bertline.sweep.workers import FINISHED, best_points, leading
 from bertline.tasks.config import ChoiceSpace
-
-
-def run(work: Work) -> dict[str, float]:
-    """Sweep, as the one process that leads; see `run_sweep`."""
-    return run_sweep(bench.SweepJob.of(work))
-
-
-def join(work: Work, *, is_led: Callable[[], bool]) -> bool:
-    """Help with a sweep that another process leads; see `join_sweep`."""
-    return join_sweep(bench.SweepJob.of(work), is_led=is_led)
 
 
 def run_sweep(job: bench.SweepJob) -> dict[str, float]:
@@ -47,7 +36,7 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
     with writing(job.run_folder):
         job.run_folder.mkdir(parents=True, exist_ok=True)
     planned_points(job.sweep, job.task)  # raises for an invalid space before any work
-    plan = bench.planned(job)
+    plan = bench.plan_of(job)
     repetitions.check_method(plan)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
         check_options(bench.kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
@@ -92,11 +81,11 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
         if combined := combined_seeds(plan, chosen["encoder"], baselines):
             chosen["combined"] = combined
         outcomes = Outcomes(trials, candidates, chosen, others, baselines)
-        result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes))
+        result = write_sweep_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes))
         leader.seeds.set_user_attr(FINISHED, True)
         shutil.rmtree(job.checkpoints, ignore_errors=True)  # of trials that diverged
     say(_summary(result))
-    return headline(result)
+    return sweep_figures(result)
 
 
 def _summary(result: dict[str, Any]) -> str:

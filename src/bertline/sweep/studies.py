@@ -37,7 +37,7 @@ from bertline.sweep.config import (
     NoPrunerConfig,
     SweepConfig,
 )
-from bertline.tracking.config import STUDIES_VARIABLE, masked
+from bertline.tracking.config import STUDIES_VARIABLE, first_line, masked
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # its warnings repeat what the sweep says of a trial in one line
 # Heartbeats and quasi-random points are marked so; `tests/contracts` and the tests that kill processes cover them.
@@ -75,20 +75,15 @@ def configured_url(url: str) -> URL:
             )
 
 
-def shown(url: URL) -> str:
+def without_password(url: URL) -> str:
     """Return an address without its password.
 
-    >>> shown(configured_url("postgresql://ada:s3cret@db/studies")), shown(configured_url("postgresql://db/s?password=x"))
-    ('postgresql+psycopg://ada:***@db/studies', 'postgresql+psycopg://db/s')
+    >>> without_password(configured_url("postgresql://ada:s3cret@db/studies"))
+    'postgresql+psycopg://ada:***@db/studies'
+    >>> without_password(configured_url("postgresql://db/s?password=x"))
+    'postgresql+psycopg://db/s'
     """
     return masked(url.difference_update_query(["password"]).render_as_string(hide_password=True))
-
-
-def without_password(text: str, url: URL) -> str:
-    """Return a message about an address, in which the password of that address is masked."""
-    for password in filter(None, [url.password, url.query.get("password")]):
-        text = text.replace(str(password), "***")
-    return text
 
 
 @contextmanager
@@ -109,10 +104,8 @@ def reached(url: str) -> Iterator[None]:
             "Install it: pip install 'bertline[postgresql]'"
         ) from None
     except (SQLAlchemyError, StorageInternalError) as error:
-        cause = error.__cause__ or error
-        reason = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
         raise MachineError(
-            f"the studies at {shown(address)} cannot be read or written ({without_password(reason, address)}). What "
+            f"the studies at {without_password(address)} cannot be read or written ({first_line(error)}). What "
             "had finished is kept: when the database can be reached, run the same command again to resume."
         ) from None  # a chained exception would show the password
 
@@ -137,9 +130,8 @@ def open_storage(url: str) -> RDBStorage:
             engine = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
         return _Storage(text, engine_kwargs=engine, heartbeat_interval=_HEARTBEAT_S, grace_period=_GRACE_S)
     except (OSError, RuntimeError) as error:  # Optuna raises the latter for tables of another version
-        reason = str(error).partition("\n")[0]
         raise MachineError(
-            f"the studies at {shown(address)} cannot be used ({without_password(reason, address)}). Correct the rights "
+            f"the studies at {without_password(address)} cannot be used ({first_line(error)}). Correct the rights "
             "of the folder, move tables of another version of Optuna away, or set tracking.studies_url to another one."
         ) from None
 
@@ -392,10 +384,8 @@ def curve_of(trial: FrozenTrial) -> list[list[float]]:
 
 def last_dev(trial: FrozenTrial) -> float | None:
     """Return the score of a finished trial, else the last dev score of the trial; None if it has none."""
-    if trial.state == TrialState.COMPLETE:
-        return trial.value
     curve = curve_of(trial)
-    return curve[-1][1] if curve else None
+    return trial.value if trial.state == TrialState.COMPLETE else curve[-1][1] if curve else None
 
 
 def reason_of(trial: FrozenTrial) -> str | None:

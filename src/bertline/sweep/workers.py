@@ -36,7 +36,7 @@ from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.sweep import studies
-from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, num_sweep_workers, planned
+from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, num_sweep_workers, plan_of
 from bertline.sweep.config import SweepConfig
 from bertline.sweep.repetitions import Repetition, repetition_slots, run_repetition
 from bertline.sweep.space import Params, planned_points, space_of_arm, suggest
@@ -65,6 +65,7 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
     )
     saved = job.checkpoints / file.stem
     curve: list[list[float]] = []
+    reason = "Its score on dev is not a number."
     try:
         if run.dev is None:
             score = bench.out_of_fold(arm, params, seed=seed, title=label).scores[metric]
@@ -78,14 +79,10 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
         say(f"{label}: pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})")
         raise
     except (DivergedError, torch.OutOfMemoryError) as error:
-        # A retry would fail too, so the point gets no score, and the other trials continue.
-        reason = str(error).partition("\n")[0]
+        score, reason = math.nan, str(error).partition("\n")[0]
+    if math.isnan(score):  # a retry would fail too, so the point gets no score, and the other trials continue
         trial.set_user_attr(REASON, reason)
         warn(f"{label}: {reason} ({point})")
-        return math.nan
-    if math.isnan(score):
-        trial.set_user_attr(REASON, "Its score on dev is not a number.")
-        warn(f"{label}: its score on dev is not a number ({point})")
         return score
     write_json(file, {"score": score, "curve": curve})
     shutil.rmtree(saved, ignore_errors=True)
@@ -304,7 +301,7 @@ def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
         if not is_led():
             return False
         time.sleep(_LOOK_AGAIN_S)
-    plan, identity = planned(job), file.read_text(encoding="utf-8")
+    plan, identity = plan_of(job), file.read_text(encoding="utf-8")
     with studies.reached(job.studies_url), _helpers(plan, identity) as helpers:
         worker = Worker(plan, 0, identity)
         while FINISHED not in worker.seeds.user_attrs:

@@ -4,12 +4,13 @@ Secrets come from the environment only. A message about one names the key and th
 """
 
 import configparser
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.mappings import leaves
 from bertline.tracking.config import has_credentials, masked
 
 DVC_CONFIG = Path(".dvc/config")
@@ -34,10 +35,14 @@ def refuse_secrets(mapping: Mapping[str, Any]) -> None:
     problems = [
         f"{key} has a password, a token or a key in it, and configurations are written to params.yaml, which git "
         f"tracks. Leave it out here: {_VARIABLES.get(key.partition('.')[0], _HUB)}."
-        for key, value in _texts(mapping, "")
+        for key, value in leaves(mapping)
         if key not in _OWN_MESSAGES
-        and not key.rpartition("[")[0].endswith(_OF_THE_USER)
-        and (is_secret(value) or is_secret(f"{key.rpartition('.')[2]}={value}"))
+        and not key.endswith(_OF_THE_USER)
+        and any(
+            is_secret(text) or is_secret(f"{key.rpartition('.')[2]}={text}")
+            for text in (value if isinstance(value, list | tuple) else [value])
+            if isinstance(text, str)
+        )
     ]
     if problems:
         raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
@@ -74,14 +79,3 @@ def is_secret(text: str) -> bool:
     with suppress(ValueError):  # it is no address
         return text.startswith(("http://", "https://")) and has_credentials(text)
     return False
-
-
-def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _texts(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _texts(item, f"{key}[{index}]")

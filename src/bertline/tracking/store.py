@@ -32,6 +32,7 @@ from mlflow.exceptions import MlflowException
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import locked
+from bertline.foundation.mappings import leaves
 from bertline.tracking.config import database_file
 from bertline.tracking.tracked_runs import NOTE_TAG, ShownTable
 
@@ -261,7 +262,11 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
     >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
     {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
     """
-    return {key[:_MAX_KEY_CHARACTERS]: truncated(value, MAX_PARAM_CHARACTERS) for key, value in _leaves(mapping, "")}
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for key, value in leaves(mapping)
+    }
+    return {key[:_MAX_KEY_CHARACTERS]: truncated(text, MAX_PARAM_CHARACTERS) for key, text in texts.items()}
 
 
 def truncated(value: str, limit: int) -> str:
@@ -284,17 +289,6 @@ def metric_key(name: str) -> str:
     'test/ndcg_at_10_mean'
     """
     return name.replace("@", "_at_")
-
-
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping) and (value or not key):
-        for name, item in value.items():
-            yield from _leaves(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{key}.{index}" if key else str(index))
-    else:
-        yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.foundation.errors import ArtifactError, MachineError
+from bertline.foundation.errors import MachineError
 from bertline.foundation.files import (
     append_lines,
     drop_leftovers,
@@ -19,7 +19,6 @@ from bertline.foundation.files import (
     lock_file,
     locked,
     plain_error,
-    read_json,
     sha256_of_path,
     tidy_partial,
     write_atomically,
@@ -55,15 +54,6 @@ def test_an_error_keeps_the_folder_that_was_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(MachineError, match=r"file/artifact cannot be written"),
-        folder_written_atomically(tmp_path / "file" / "artifact"),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(
     ("failing", "says"),
     [
@@ -84,14 +74,6 @@ def test_what_a_person_can_fix_of_an_error_of_the_system_is_said_plainly(tmp_pat
         failing(tmp_path)
     plain = plain_error(error.value)
     assert re.search(says, str(plain)) if says else plain is None
-
-
-def test_missing_and_torn_json_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"none\.json is missing\. Run the stage"):
-        read_json(tmp_path / "none.json")
-    (tmp_path / "torn.json").write_text('{"a": ')
-    with pytest.raises(ArtifactError, match="torn.json is not valid JSON"):
-        read_json(tmp_path / "torn.json")
 
 
 def test_the_digest_of_a_folder_sees_names_and_content_but_no_hidden_files(tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ def test_rows_after_the_checkpoint_are_dropped_on_resume(tmp_path: Path) -> None
 def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
     log.log(1, {"a": 1})
-    log.close()
     with log.path.open("a") as handle:
         handle.write('{"step": 2, "metr')
     assert [row.step for row in read_metrics(log.path)] == [1]

@@ -19,7 +19,6 @@ def test_samples_go_to_a_file_of_the_node_and_count_on_after_a_kill(tmp_path: Pa
     log = MetricsLog(path)
     for step in range(3):
         log.log(step, {"system/gpu1/cpu_utilization_percentage": 1.0})
-    log.close()
     with path.open("a") as handle:
         handle.write('{"step": 3, "time_s": 17')  # the torn line of a killed process
     with load_sampled(tmp_path, 0.01, node="gpu1"):

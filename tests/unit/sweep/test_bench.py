@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bertline.sweep import bench as bench_module
-from bertline.sweep.bench import Bench, num_sweep_workers, planned
+from bertline.sweep.bench import Bench, num_sweep_workers, plan_of
 from bertline.training import devices
 
 
@@ -16,7 +16,7 @@ from bertline.training import devices
 def bench(inputs, input_folder, tmp_path):
     before = torch.get_num_threads()
     yield lambda **runtime: Bench(
-        planned(inputs.sweep_job(input_folder, tmp_path / "run", runtime=inputs.runtime(**runtime)))
+        plan_of(inputs.sweep_job(input_folder, tmp_path / "run", runtime=inputs.runtime(**runtime)))
     )
     torch.set_num_threads(before)
 
@@ -31,7 +31,7 @@ def test_threads_of_a_worker_do_not_depend_on_how_many_workers_there_are(bench, 
 
 def test_random_weights_have_one_rate_for_all_layers_unless_trials_vary_it(inputs, input_folder, tmp_path):
     task = inputs.task(fine_tuning={"layer_decay": 0.5})
-    made = Bench(planned(inputs.sweep_job(input_folder, tmp_path / "run", task=task)))
+    made = Bench(plan_of(inputs.sweep_job(input_folder, tmp_path / "run", task=task)))
     decays = {
         arm: made.run(arm, {"learning_rate": 1e-3}, num_train_rows=32, seed=0).config.layer_decay
         for arm in ("encoder", "random_weights")
@@ -52,7 +52,7 @@ def test_workers_are_one_for_each_visible_gpu_unless_their_number_is_given(input
 
 
 def test_each_worker_has_a_gpu_of_its_own(inputs, input_folder, tmp_path, monkeypatch):
-    plan = planned(inputs.sweep_job(input_folder, tmp_path / "run"))
+    plan = plan_of(inputs.sweep_job(input_folder, tmp_path / "run"))
     machine = replace(Bench(plan).machine, device=torch.device("cuda"))
     chosen = []
     monkeypatch.setattr(bench_module, "resolve_machine", lambda *_: machine)

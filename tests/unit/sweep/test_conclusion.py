@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bertline.foundation.verdicts import Measured, outcome
+from bertline.foundation.verdicts import Measured
 from bertline.sweep.results import (
     Comparisons,
     conclusion,
@@ -102,25 +102,6 @@ def test_one_seed_says_neither():
     assert "one seed" in found["sentence"]
     assert " win" not in found["sentence"]
     assert set(found["encoder"]) == {"difference"}
-
-
-@pytest.mark.parametrize(
-    ("num_seeds", "says"),
-    [(2, "two seeds are too few for a verdict: seeds=3 ("), (3, "3 seeds are too few for a verdict: seeds=5 (")],
-)
-def test_seeds_that_show_nothing_are_too_few_for_a_verdict(num_seeds, says):
-    apart = Measured(scores=np.array([0.5, 0.7, 0.6][:num_seeds]), blocks=np.zeros((num_seeds, 30)), repeatable=False)
-    opponent = of(0.8, 1, repeatable=True)
-    arm = {"test_mean": 0.6, "test_std": 0.1, "seeds": [{}] * num_seeds, "num_diverged": 0}
-    baselines = {"bm25": {"title": "BM25", "dev": 0.6, "test": 0.8}}
-    result = {"task": "docs_search", "metric": "ndcg@10", "arms": {"encoder": arm}, "baselines": baselines}
-    found = conclusion(result, Comparisons({"encoder": apart, "bm25": opponent}))
-    assert says in found["sentence"]
-    words = {"not shown": "no clear difference"}
-    assert outcome(found["encoder"], words) == found["encoder"]["cause"]
-    del found["encoder"]["cause"]  # as of an older version
-    assert outcome(found["encoder"], words) == "no clear difference"
-    assert "the encoder wins" in concluded(0.9, num_seeds=2)["sentence"]  # two may show a difference
 
 
 def test_a_score_that_is_no_number_is_not_the_strongest_opponent():

@@ -18,7 +18,7 @@ from bertline.foundation.files import read_json, write_json
 from bertline.kinds.classification import Classification
 from bertline.sweep import bench as benches
 from bertline.sweep import forecast, repetitions
-from bertline.sweep.bench import Bench, planned, split_sizes
+from bertline.sweep.bench import Bench, plan_of, split_sizes
 from bertline.sweep.folds import CALIBRATION, calibration_split, folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import write_rows
 
@@ -75,7 +75,7 @@ def test_out_of_fold_scores_are_those_of_models_without_the_fold(job, monkeypatc
         return finetune.fine_tune(run, **named)
 
     monkeypatch.setattr(benches, "fine_tune", fine_tune)
-    bench = Bench(planned(job()))
+    bench = Bench(plan_of(job()))
     outcome = bench.out_of_fold("encoder", {"method": "frozen"}, seed=0, title="few")
     rows = bench.arm("encoder").split("dev").rows
     assert [len(run.train.rows) for run in seen] == [len(learned) for learned, _ in folds_of(rows, 0)]
@@ -86,7 +86,7 @@ def test_out_of_fold_scores_are_those_of_models_without_the_fold(job, monkeypatc
 
 def test_a_forecast_follows_from_the_plan_and_the_seconds_of_a_step(inputs, job, monkeypatch):
     def seconds(made):
-        return forecast.with_forecast(planned(made)).ends_s - time.time()
+        return forecast.with_forecast(plan_of(made)).ends_s - time.time()
 
     monkeypatch.setattr(forecast, "_measured_step", lambda run, batches: (0.0, 100))
     rest = seconds(job())
@@ -94,7 +94,7 @@ def test_a_forecast_follows_from_the_plan_and_the_seconds_of_a_step(inputs, job,
     frozen, contrastive, folds = (
         seconds(job(**each)) - rest for each in ({"method": "frozen"}, {"method": "contrastive"}, {})
     )
-    batch_size = planned(job()).fine_tuning.batch_size
+    batch_size = plan_of(job()).fine_tuning.batch_size
     padded = 2.0 * 32 / batch_size
     assert contrastive - frozen == pytest.approx(padded * (2 * 40 + 5 * 20), abs=0.5)  # two seeds, and folds of half
     assert folds - contrastive > 5 * 20  # fine-tuning in a fold only chooses
@@ -127,7 +127,7 @@ def test_a_sweep_on_folds_chooses_a_method_and_learns_from_all_rows(inputs, job,
     ],
 )
 def test_the_method_that_does_best_out_of_fold_is_taken_and_fine_tuning_if_beyond_the_noise(job, scores, taken, why):
-    plan = planned(job())
+    plan = plan_of(job())
     tried = repetitions.methods_tried(plan, {"encoder": [{}]})
     for one, score in zip(tried, scores, strict=True):
         write_json(one.folder(plan.job) / "outcome.json", {"diverged": False, "dev": {"accuracy": score}})
@@ -137,7 +137,7 @@ def test_the_method_that_does_best_out_of_fold_is_taken_and_fine_tuning_if_beyon
 
 
 def test_a_method_named_by_hand_is_the_only_one_and_refused_where_it_cannot_be_had(job, monkeypatch):
-    plan = planned(job(method="frozen"))
+    plan = plan_of(job(method="frozen"))
     repetitions.check_method(plan)
     assert repetitions.methods_tried(plan, {"encoder": [{}]}) == []
     words = r"method is frozen \(quick=true\): .* one label a row.* 100 train rows; .* is classification of 192\."
@@ -146,11 +146,11 @@ def test_a_method_named_by_hand_is_the_only_one_and_refused_where_it_cannot_be_h
         repetitions.check_method(plan)
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="one label a row"):
-        repetitions.check_method(planned(job(method="contrastive", multi_label=True)))
-    repetitions.check_method(planned(job(multi_label=True)))
+        repetitions.check_method(plan_of(job(method="contrastive", multi_label=True)))
+    repetitions.check_method(plan_of(job(multi_label=True)))
     lacking = replace(job(multi_label=True), sweep=replace(job().sweep, methods=("frozen",)))
     with pytest.raises(ConfigError, match="sweep.methods is without full"):
-        repetitions.check_method(planned(lacking))
+        repetitions.check_method(plan_of(lacking))
 
 
 def test_a_number_of_texts_is_learned_on_frozen_vectors_and_by_fine_tuning_but_not_by_contrast(
@@ -158,7 +158,7 @@ def test_a_number_of_texts_is_learned_on_frozen_vectors_and_by_fine_tuning_but_n
 ):
     def regression(methods, **changes):
         task = replace(finished_tasks.config_of("linear", **changes), label_efficiency_rows=(), num_train_rows=None)
-        return planned(
+        return plan_of(
             inputs.sweep_job(input_folder, tmp_path / "run", task=task, sweep=inputs.sweep(space={}, methods=methods))
         )
 
@@ -176,8 +176,8 @@ def test_early_stopping_is_refused_where_no_row_is_kept_from_training(job):
     with pytest.raises(
         ConfigError, match=r"fine_tuning\.early_stopping_epochs needs rows .* below 300 rows .* has 192"
     ):
-        repetitions.check_method(planned(job(**stopping)))
-    repetitions.check_method(planned(job(0, **stopping)))
+        repetitions.check_method(plan_of(job(**stopping)))
+    repetitions.check_method(plan_of(job(0, **stopping)))
 
 
 def test_baselines_on_folds_do_not_predict_rows_that_they_learned(inputs):

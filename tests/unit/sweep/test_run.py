@@ -20,9 +20,8 @@ from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.checkpoint import Checkpoint
 from bertline.sweep import repetitions, workers
-from bertline.sweep.bench import planned
+from bertline.sweep.bench import plan_of
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
-from bertline.sweep.results import data_hash
 from bertline.sweep.run import notes_after, run_sweep
 from bertline.tasks.stored_rows import COLLECTION, TASK_FORMAT, TASK_KIND, write_rows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -162,7 +161,7 @@ def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, tmp
     wide = inputs.write_encoder(tmp_path / "wide", num_hidden_layers=5)
     sweep = inputs.sweep(random_weights_baseline="up_to_small")
     arms = {
-        folder: planned(inputs.sweep_job(input_folder, tmp_path, sweep=sweep, pretrain_folder=folder)).starts
+        folder: plan_of(inputs.sweep_job(input_folder, tmp_path, sweep=sweep, pretrain_folder=folder)).starts
         for folder in (input_folder / "encoder", wide)
     }
     assert {folder: tuple(found) for folder, found in arms.items()} == {
@@ -173,7 +172,7 @@ def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, tmp
     task = inputs.task(start_from=str(input_folder / "encoder"))
     for wanted, found in (("up_to_small", ("encoder",)), ("always", ("encoder", "random_weights"))):
         sweep = inputs.sweep(random_weights_baseline=wanted)
-        assert tuple(planned(inputs.sweep_job(input_folder, tmp_path, sweep=sweep, task=task)).starts) == found
+        assert tuple(plan_of(inputs.sweep_job(input_folder, tmp_path, sweep=sweep, task=task)).starts) == found
 
 
 def test_a_value_of_the_tasks_own_that_cannot_be_is_found_before_any_work(inputs, input_folder, tmp_path):
@@ -182,19 +181,11 @@ def test_a_value_of_the_tasks_own_that_cannot_be_is_found_before_any_work(inputs
         run_sweep(job)
 
 
-def test_the_hash_of_the_data_is_that_of_its_rows(inputs, tmp_path):
-    first, second = (inputs.write_task(tmp_path / name) for name in ("first", "second"))
-    (second / "manifest.json").write_text("{}")
-    assert data_hash(first) == data_hash(second)
-    write_rows(second, "test", inputs.learnable_rows(5))
-    assert data_hash(first) != data_hash(second)
-
-
 @pytest.mark.parametrize(("chosen", "is_said"), [(3.0, False), (6.0, False), (12.0, True)])
 def test_random_weights_that_choose_the_most_epochs_offered_might_want_more(
     inputs, input_folder, tmp_path, chosen, is_said
 ):
-    plan = planned(inputs.sweep_job(input_folder, tmp_path / "run"))  # 6 epochs, and 0.5, 1 and 2 times as many
+    plan = plan_of(inputs.sweep_job(input_folder, tmp_path / "run"))  # 6 epochs, and 0.5, 1 and 2 times as many
     seed = Repetition("random_weights", {"num_epochs": chosen}, "seed", 0, 0, 0, None)
     for path in (seed.folder(plan.job) / OUTCOME, seed.folder(plan.job) / TEST / READING):
         write_json(path, {"cut_rows": {}})

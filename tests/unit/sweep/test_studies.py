@@ -197,21 +197,6 @@ def test_a_database_that_cannot_be_used_is_one_error_that_says_how_to_resume(tmp
         open_storage(url)
 
 
-def test_studies_of_another_version_of_optuna_and_a_place_without_rights_are_named_with_the_key(tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise RuntimeError("The runtime optuna version 5.0.0 is no longer compatible with the table schema.")
-
-    monkeypatch.setattr("bertline.sweep.studies._Storage", fail)
-    (tmp_path / "file").write_text("")
-    for place, reason in (("studies.db", "table schema"), ("file/studies.db", "")):
-        url = f"sqlite:///{tmp_path}/{place}"
-        with (
-            pytest.raises(MachineError, match=rf"{place} cannot be used \(.*{reason}.*tracking\.studies_url"),
-            reached(url),
-        ):
-            open_storage(url)
-
-
 @pytest.mark.parametrize("kind", ["tpe", "gp"])
 def test_a_model_draws_another_point_for_each_slot_and_the_same_ones_again(tmp_path, inputs, kind):
     sweep = inputs.sweep(sampler=ModelSamplerConfig(kind=kind, num_startup_trials=4))

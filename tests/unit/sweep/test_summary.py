@@ -36,8 +36,3 @@ def test_the_surest_errors_come_first_and_right_answers_not_at_all():
 def test_where_being_right_has_degrees_less_than_half_is_wrong_and_the_worst_of_equals_comes_first():
     table = predictions([0.4, 0.5, 0.0, 1.0], [0.8, 0.9, 0.8, 0.99])
     assert ids(confident_errors(table, 5, right_from=0.5)) == ["row 2", "row 0"]
-
-
-def test_long_inputs_are_cut():
-    (error,) = confident_errors(predictions([False], [0.9], texts=["a" * 5000]), 1, right_from=0.5)
-    assert 2000 < len(error["text"]) < 2010

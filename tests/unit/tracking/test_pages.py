@@ -74,21 +74,6 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
     assert all(parse_qs(page.query)["workflowType"] == ["machine_learning"] for page in pages.values())
 
 
-def test_what_has_no_score_is_not_compared_because_it_would_hide_the_scores_of_the_others(
-    config: TrackingConfig,
-) -> None:
-    store = Store(config.uri, config.experiment_name)
-    sweep = make(store, "s", {"bertline.stage": "sweep@a"})
-    pipelines, trials = [], []
-    for number, points in enumerate([[], [SCORE], [SCORE]]):
-        assert not {"pipelines compared", "trials of sweep@a"} & set(shown(config))
-        pipelines.append(make(store, "pipeline", {"bertline.pipeline_key": str(number)}, *points))
-        trials.append(make(store, "t", {PARENT_TAG: sweep, TRIAL_TAG: f"encoder/trial/{number}"}, *points))
-    pages = shown(config)
-    for title, runs in {"pipelines compared": pipelines, "trials of sweep@a": trials}.items():
-        assert set(json.loads(parse_qs(pages[title].query)["runs"][0])) == set(runs[1:])
-
-
 def test_the_newest_report_is_shown_and_no_pipeline_without_one(config: TrackingConfig, tmp_path: Path) -> None:
     store = Store(config.uri, config.experiment_name)
     (tmp_path / "report.html").write_text("<p>report")

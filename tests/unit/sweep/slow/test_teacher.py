@@ -17,7 +17,7 @@ from bertline.kinds.base import HeadSettings
 from bertline.kinds.classification import Classification
 from bertline.kinds.registry import task_kind
 from bertline.sweep import repetitions
-from bertline.sweep.bench import Bench, Teacher, planned
+from bertline.sweep.bench import Bench, Teacher, plan_of
 from bertline.tasks.stored_rows import write_rows
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -89,7 +89,7 @@ def test_every_kind_of_task_learns_from_a_teacher(name, tmp_path):
     assert {"encoder", "without_teacher"} <= set(result["arms"])
     assert f"without_teacher/test/{started.task.metric}_mean" in figures
     trained, alone = (
-        fine_tune(Bench(planned(started)).run(arm, {}, num_train_rows=None, seed=0)).model.state_dict()
+        fine_tune(Bench(plan_of(started)).run(arm, {}, num_train_rows=None, seed=0)).model.state_dict()
         for arm in ("encoder", "without_teacher")
     )
     assert any(not torch.equal(weights, alone[part]) for part, weights in trained.items())
