@@ -247,7 +247,9 @@ class Leader(Worker):
             self.look_at(self.helpers)
             for study in wanted:
                 studies.enqueue_missing(study, self._slots[study.study_name])
-            studies.add_missing_events(self.job.run_folder, self._events())
+            ended = ((arm, trial) for arm, study in self.arms.items() for trial in studies.planned_trials(study, ENDED))
+            events = (studies.trial_event(arm, trial, self.job.task.metric) for arm, trial in ended)
+            studies.add_missing_events(self.job.run_folder, events)
             if self.run_next():
                 continue
             if not any(
@@ -258,11 +260,6 @@ class Leader(Worker):
             for study in wanted:
                 studies.fail_silent_trials(study, self.storage, self._known)
             time.sleep(_LOOK_AGAIN_S)
-
-    def _events(self) -> Iterator[dict[str, Any]]:
-        for arm, study in self.arms.items():
-            for trial in studies.planned_trials(study, ENDED):
-                yield studies.trial_event(arm, trial, self.job.task.metric)
 
 
 @contextmanager

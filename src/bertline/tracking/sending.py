@@ -22,7 +22,16 @@ from bertline.foundation.files import complete_lines, lock_file, read_json, sha2
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
 from bertline.tracking.config import first_line, is_local, masked
-from bertline.tracking.store import Point, RunStatus, Store, StoredRun, refused, upload, upload_config, upload_table
+from bertline.tracking.store import (
+    Point,
+    RunStatus,
+    Store,
+    StoredRun,
+    refused,
+    upload_config,
+    upload_path,
+    upload_table,
+)
 from bertline.tracking.tracked_runs import (
     NOTE_TAG,
     PARENT_TAG,
@@ -261,7 +270,7 @@ class _Sender:
             if isinstance(one, ShownTable):
                 run.attach(f"{one.name}.json", sha256, partial(upload_table, path, one))
             else:
-                run.attach(path.name, sha256, partial(upload, path))
+                run.attach(path.name, sha256, partial(upload_path, path))
 
     def _attempt(self, part: str, function: Callable[..., None], *arguments: Any) -> None:
         """Send a part of the run; one that the server refuses is warned of once and does not stop the others."""

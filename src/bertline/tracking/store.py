@@ -219,7 +219,7 @@ class StoredRun:
         return self._steps[key]
 
 
-def upload(path: Path, client: MlflowClient, run_id: str) -> None:
+def upload_path(path: Path, client: MlflowClient, run_id: str) -> None:
     """Attach a file or folder to a run."""
     if path.is_dir():
         client.log_artifacts(run_id, str(path), path.name)
