@@ -58,48 +58,34 @@ def write_task(folder: Path, *, pairs: bool = False) -> Path:
 
 
 def fine_tuning(**changes: Any) -> FineTuningConfig:
-    fields: dict[str, Any] = {
-        "learning_rate": 3e-3, "batch_size": 16, "num_epochs": 3, "warmup_fraction": 0.1, "weight_decay": 0.01,
-        "dropout_prob": 0.1, "max_grad_norm": 1.0, "trained_layers": None, "layer_decay": 1.0,
-        "reinitialized_layers": 0, "bias_correction": True, "label_smoothing": 0.0, "focal_gamma": 0.0,
-        "class_weights": "none", "soft_weight": 0.5, "soft_temperature": 2.0, "early_stopping_epochs": None,
-    }  # fmt: skip
-    return FineTuningConfig(**{**fields, **changes})
+    recipe = tiny.defaults("sweep/base/recipe")["fine_tuning"]
+    return FineTuningConfig(**{**recipe, "learning_rate": 3e-3, "batch_size": 16, **changes})
 
 
 def table_source(**changes: Any) -> TableSourceConfig:
-    fields: dict[str, Any] = {
-        "kind": "table", "path": "data/tasks/halves", "format": "auto", "train_file": None, "dev_file": None,
-        "test_file": None, "extra_tests": {}, "text_column": "text", "text_pair_column": None, "label_column": "label",
-        "label_pattern": None, "label_separator": None, "header": True, "quoting": True, "separator": None,
-        "max_fields": None, "extra_fields": "error", "encoding": "utf-8", "on_bad_row": "error",
-    }  # fmt: skip
-    return TableSourceConfig(**{**fields, **changes})
+    own = {"path": "data/tasks/halves", "encoding": "utf-8"}
+    return TableSourceConfig(**tiny.defaults("task/base/table", **{**own, **changes}))
 
 
 def task(**changes: Any) -> ClassificationTaskConfig:
-    fields: dict[str, Any] = {
-        "kind": "classification", "source": table_source(), "labels": None, "multi_label": False, "metric": "accuracy",
-        "long_texts": "truncate", "window_overlap": 4, "shared_tokens": "plain",
-        **tiny.task_fields(max_length=16, num_train_rows=96, label_efficiency_rows=(32, 96), split_seed=0),
-    }  # fmt: skip
-    return ClassificationTaskConfig(**{**fields, **changes})
+    own = tiny.task_fields(max_length=16, num_train_rows=96, label_efficiency_rows=(32, 96), split_seed=0)
+    fields = tiny.defaults("task/base/classification", source=table_source(), window_overlap=4)
+    return ClassificationTaskConfig(**{**fields, **own, **changes})
 
 
 def sweep(**changes: Any) -> SweepConfig:
     """A grid of six points, two of them too slow to learn anything."""
     fields: dict[str, Any] = {
-        "seed": 0, "num_trials": 6, "sampler": PlannedSamplerConfig(kind="grid"),
+        "num_trials": 6, "sampler": PlannedSamplerConfig(kind="grid"),
         "pruner": NoPrunerConfig(kind="none"), "fine_tuning": fine_tuning(num_epochs=6),
         "space": {
             "learning_rate": ChoiceSpace(kind="choice", values=(1e-6, 1e-2, 2e-2)),
             "batch_size": ChoiceSpace(kind="choice", values=(16.0, 32.0)),
         },
-        "task_spaces": True, "num_best": 1, "num_seeds": 2, "num_label_efficiency_seeds": 1, "precision": "fp32",
-        "random_weights_baseline": "always", "random_weights_epochs": (0.5, 1.0, 2.0), "random_weights_seeds": None,
-        "encoders": (), "exported": "own",
+        "task_spaces": True, "num_seeds": 2, "num_label_efficiency_seeds": 1, "precision": "fp32",
+        "random_weights_baseline": "always", "random_weights_epochs": (0.5, 1.0, 2.0), "exported": "own",
     }  # fmt: skip
-    return SweepConfig(**{**fields, **changes})
+    return SweepConfig(**{**tiny.defaults("sweep/base/recipe"), **fields, **changes})
 
 
 def write_inputs(folder: Path) -> None:

@@ -51,11 +51,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adamw": {**ADAM, "kind": "adamw"},
     "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
 }
-HEALTH: dict[str, Any] = {
-    "patience_steps": 1000, "entropy_margin": 0.1, "nsp_margin": 0.02, "spike_factor": 1.3, "rewind_on_spike": False,
-    "min_grad_norm": 1e-3, "max_grad_norm": 100.0, "max_data_wait_fraction": 0.1, "max_skipped_steps": 2,
-    "max_rewinds": 3,
-}  # fmt: skip
+HEALTH: dict[str, Any] = tiny.defaults("pretrain/default")["health"]
 SOP = {"kind": "mlm_sop", "sop_weight": 0.5}
 SHARED = {"kind": "mlm_nsp_shared", "nsp_weight": 0.5, "shared_weight": 0.2}
 
@@ -258,13 +254,16 @@ def _sections() -> dict[str, dict[str, Any]]:
         "objective": {"kind": "mlm_nsp", "nsp_weight": 1.0},
         "optimizer": OPTIMIZERS["adamw"],
         "schedule": {"kind": "linear", "num_warmup_steps": 5},
-        "pretrain": {
-            "seed": 0, "phases": [{"steps": 30, "max_length": 16, "global_batch_size": 8}], "max_steps": None,
-            "precision": "fp32", "start_from": None, "start_from_revision": None, "initial_embeddings": None,
-            "validate_every_steps": 10, "validation_sequences": 100, "checkpoint_every_steps": 8,
-            "keep_checkpoints": 3, "linear_probe": None, "head_probe": None, "health": HEALTH,
-            "mask_predictions": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
-        },
+        "pretrain": tiny.defaults(
+            "pretrain/default",
+            phases=[{"steps": 30, "max_length": 16, "global_batch_size": 8}],
+            precision="fp32",
+            validate_every_steps=10,
+            validation_sequences=100,
+            checkpoint_every_steps=8,
+            linear_probe=None,
+            mask_predictions={"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
+        ),
         "runtime": tiny.runtime_section(),
     }  # fmt: skip
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from copy import deepcopy
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from bertline.encoders.loading import save_model
 from bertline.foundation.files import write_json
@@ -23,8 +25,23 @@ from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import LocalLauncherConfig, RuntimeConfig
 from bertline.training.devices import Machine, Ranks
 
+CONF = Path(__file__).resolve().parents[2] / "conf"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = tuple(f"word{number}" for number in range(40))
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    return yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def defaults(name: str, **changes: Any) -> dict[str, Any]:
+    """The keys and values of a file of conf/, with changes, so that a new key needs no test to name it.
+
+    What only the user knows, and the files of its defaults list, are left out.
+    """
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in deepcopy(_read(name)).items()}
+    return {key: value for key, value in values.items() if value != "???" and key != "defaults"} | changes
 
 
 def mlm_nsp(nsp_weight: float = 1.0) -> Objective:
@@ -55,24 +72,16 @@ def runtime(**changes: Any) -> RuntimeConfig:
 
 def runtime_section(**changes: Any) -> dict[str, Any]:
     """The same as a mapping, for tests that validate a whole configuration."""
-    fields: dict[str, Any] = {
-        "device": "cpu", "num_devices": 1, "num_nodes": 1, "num_workers": 0, "engine": "local", "num_threads": 1,
-        "micro_batch_size": None, "micro_batch_tokens": None, "packing": "auto", "compile": "off",
-        "attention": "auto", "launcher": {"kind": "local"}, "sweep_workers": 1, "runs_folder": "runs",
-        "progress_every_s": 10.0, "checkpoint_every_s": None, "peer_timeout_s": 120.0,
-        "profile": False,
+    own = {
+        "device": "cpu", "num_workers": 0, "num_threads": 1, "compile": "off", "launcher": {"kind": "local"},
+        "sweep_workers": 1, "checkpoint_every_s": None, "peer_timeout_s": 120.0,
     }  # fmt: skip
-    return {**fields, **changes}
+    return defaults("runtime/default", **{**own, **changes})
 
 
 def task_fields(**changes: Any) -> dict[str, Any]:
     """What every kind of task has, for its configuration."""
-    fields: dict[str, Any] = {
-        "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (), "max_dev_rows": None,
-        "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 1, "start_from": None,
-        "teacher": None, "unlabelled": None, "num_trials": None, "space": {}, "fine_tuning": {},
-    }  # fmt: skip
-    return {**fields, **changes}
+    return defaults("task/base/rows", **{"max_length": 24, "split_seed": 1, **changes})
 
 
 def conll_source(**changes: Any) -> ConllSourceConfig:
@@ -86,10 +95,8 @@ def conll_source(**changes: Any) -> ConllSourceConfig:
 
 def tagging_task(**changes: Any) -> TokenClassificationTaskConfig:
     """Softmax over the first token of each word, nothing marked, no margin."""
-    fields: dict[str, Any] = {
-        "kind": "token_classification", "source": conll_source(), "head": "softmax", "word_logits": "first",
-        "word_case": "plain", "outside_margin": "none", "window_overlap": 4, "metric": "entity_f1",
-    }  # fmt: skip
+    own = {"source": conll_source(), "word_logits": "first", "window_overlap": 4}
+    fields = defaults("task/base/token_classification", **own)
     return TokenClassificationTaskConfig(**{**fields, **task_fields(), **changes})
 
 
