@@ -9,17 +9,16 @@ import torch
 import tiny
 from bertline.foundation.errors import MachineError
 from bertline.modeling import layers
-from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
+from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, expanded
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.plan import Plan, RowLayout, frozen_layout, layouts_in_words, resumed_layout, row_layouts
+from bertline.pretraining.plan import Plan, RowLayout, frozen_layout, resumed_layout
 from bertline.pretraining.run import run_pretraining
 from bertline.training.devices import Ranks
 
-CPU = AttentionDevice(type="cpu", precision="bf16")
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 VOCAB_SIZE = 61
 
@@ -30,20 +29,6 @@ def full(pretraining, tmp_path_factory):
     folder = tmp_path_factory.mktemp("full")
     pretraining.write_inputs(folder, lengths=(16, 32), full_lengths=(16,))
     return folder
-
-
-def line(folder, model, device, **runtime) -> str:
-    fills = {length: MaskedExamples(folder / "examples", "train", length).fill for length in (16, 32)}
-    return layouts_in_words(row_layouts(tiny.runtime(**runtime), model, device, fills), fills, model, device)
-
-
-def test_the_log_says_where_and_which_rows_and_attention_each_length_has_and_why(full):
-    said = line(full, tiny.model_config(**NO_DROPOUT), CPU)
-    assert said.startswith(
-        "on cpu in bf16, attention dropout 0: padded rows of 16 tokens (100% real), attention plain ("
-    )
-    assert "; packed rows of 32 tokens (" in said and "if padded), attention plain (" in said
-    assert "padded rows of 32 tokens (" in line(full, tiny.model_config(), CPU, packing="off")
 
 
 def test_varlen_where_it_cannot_be_had_is_an_error_that_says_what_is_missing(make_job):

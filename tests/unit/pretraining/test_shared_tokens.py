@@ -1,8 +1,6 @@
 """Tokens of both segments: which they are, whatever the rows, and that an encoder learns to find them."""
 
 import dataclasses
-import math
-import re
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pretraining_inputs
 from bertline.examples.packing import packed_batches
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.losses import shared_token_sums
@@ -79,9 +76,3 @@ def test_one_layer_cannot_learn_it(make_shared):
     one = dataclasses.replace(make_shared().model, num_hidden_layers=1)
     with pytest.raises(ConfigError, match=r"mlm_nsp_shared, which needs at least 2 layers.*num_hidden_layers is 1"):
         run_pretraining(dataclasses.replace(make_shared(), model=one))
-
-
-@pytest.mark.parametrize("weight", [-0.1, math.nan])
-def test_a_weight_that_is_not_positive_or_zero_is_refused(make_shared, weight):
-    with pytest.raises(ConfigError, match=re.escape(f"shared_weight must be at least 0, found {weight}")):
-        make_shared(objective={**pretraining_inputs.SHARED, "shared_weight": weight})
