@@ -153,11 +153,11 @@ def _quick_to_notice() -> None:
     studies._HEARTBEAT_S, studies._GRACE_S = 1, 4
 
 
-def baselines_of(kind: Any, train: Any, dev: Any, tests: Any, tokenizer: Any = None, encoder: Any = None) -> Any:
+def baselines_of(kind: Any, train: Any, dev: Any, tests: Any, encoder: Any = None) -> Any:
     """The baselines of a task, each with predictions for dev and every test split."""
     from bertline.baselines.base import BaselineInputs
 
-    given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
+    given = BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, encoder=encoder)
     return kind.baselines(given)
 
 

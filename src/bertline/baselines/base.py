@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bertline.linear.model import LinearPredictor
 from bertline.tasks.stored_rows import SplitName
-from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bertline.baselines.vectors import FrozenEncoder
@@ -56,8 +55,6 @@ class BaselineInputs:
     folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]] = ()
     """Indices of the rows that each fold trains on, and of those it predicts. With folds, `train` and `dev` are the
     same rows, and predictions for `dev` are by models that did not see them."""
-    tokenizer: Tokenizer | None = None
-    """The encoder's tokenizer, for tasks that are scored token by token, which have no baseline without it."""
     encoder: FrozenEncoder | None = None
     """The encoder before fine-tuning; without it there are no baselines on its vectors."""
 

@@ -3,7 +3,6 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -186,50 +185,51 @@ class FrozenEncoder:
         return found
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextModels:
-    """The linear models of a kind of task whose rows are texts or pairs."""
+def text_baselines(
+    given: BaselineInputs,
+    gold: Callable[[Any], NDArray[Any]],
+    titles: tuple[str, str],
+    *,
+    ngrams: Sequence[LinearModel],
+    overlap: Sequence[LinearModel],
+    overlap_and_words: Sequence[LinearModel],
+    vectors: Sequence[LinearModel],
+    unit_vectors: Sequence[LinearModel] = (),
+    vector_setting: str | None = None,
+    finished: Clipped | None = None,
+) -> list[Baseline]:
+    """Fit linear models on n-grams, on what the two texts of a pair share, and on the vectors of an encoder.
 
-    ngrams: Sequence[LinearModel]
-    overlap: Sequence[LinearModel]
-    """Models of what the two texts of a pair share."""
-    overlap_and_words: Sequence[LinearModel]
-    vectors: Sequence[LinearModel]
-    unit_vectors: Sequence[LinearModel] = ()
-    titles: tuple[str, str]
-    """Name of the models of n-grams, and of the others."""
-    gold: Callable[[Any], NDArray[Any]]
-    """Returns what to predict for rows; see `linear_baseline`."""
-    vector_setting: str | None = None
-    """Key of the chosen vectors in the settings; None: that of the vectors."""
-    finished: Clipped | None = None
-
-
-def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
-    """Fit linear models on n-grams, on what the two texts of a pair share, and on the vectors of an encoder."""
-    of_ngrams, of_others = models.titles
+    Args:
+        gold: Returns what to predict for rows; see `linear_baseline`.
+        titles: Name of the models of n-grams, and of the others.
+        ngrams: Models from which dev chooses, as those that follow.
+        overlap: Models of what the two texts of a pair share.
+        vector_setting: Key of the chosen vectors in the settings; None: that of the vectors.
+        finished: See `linear_baseline`.
+    """
+    of_ngrams, of_others = titles
 
     def fitted(name: str, title: str, read: Any, grid: Any, setting: str = "features") -> Baseline:
-        gold = models.gold(read)
-        return linear_baseline(given, name, title, (read, gold), grid, setting=setting, finished=models.finished)
+        return linear_baseline(given, name, title, (read, gold(read)), grid, setting=setting, finished=finished)
 
     def of_ngrams_in(unit: Unit) -> Callable[[Any], Grid]:
-        return lambda rows: {"": (NgramFeatures.fitted(rows, unit), models.ngrams)}
+        return lambda rows: {"": (NgramFeatures.fitted(rows, unit), ngrams)}
 
     def of_overlap(rows: Any) -> Grid:
-        overlap, words = PairOverlap.fitted(*columns(rows)), NgramFeatures.fitted(rows, "word")
-        scaling = mean_and_scale(overlap(*columns(rows)), 1e-9)
+        shared, words = PairOverlap.fitted(*columns(rows)), NgramFeatures.fitted(rows, "word")
+        scaling = mean_and_scale(shared(*columns(rows)), 1e-9)
         return {
-            "overlap": (PairFeatures(overlap, *scaling, None), models.overlap),
-            "overlap and words": (PairFeatures(overlap, *scaling, words), models.overlap_and_words),
+            "overlap": (PairFeatures(shared, *scaling, None), overlap),
+            "overlap and words": (PairFeatures(shared, *scaling, words), overlap_and_words),
         }
 
     def of_vectors(name: Name) -> Callable[[Any], Grid]:
-        has_units = name == "frozen_encoder" and models.unit_vectors
-        units: Grid = {"length 1": (unit_features(given), models.unit_vectors)} if has_units else {}
+        has_units = name == "frozen_encoder" and unit_vectors
+        units: Grid = {"length 1": (unit_features(given), unit_vectors)} if has_units else {}
         return lambda rows: {
             **units,
-            **{option: (compute, models.vectors) for option, compute in text_features(name, given, rows).items()},
+            **{option: (compute, vectors) for option, compute in text_features(name, given, rows).items()},
         }
 
     made = []
@@ -242,9 +242,9 @@ def text_baselines(given: BaselineInputs, models: TextModels) -> list[Baseline]:
         read = given.train.first(MOST_PAIRS)
         made.append(fitted("pair_features", f"what the two texts share, {of_others}", read, of_overlap))
     for name in VECTOR_NAMES if given.encoder is not None else ():
-        read = given.train.first(MOST_ROWS)
         setting, title, _ = VECTOR_TITLES[name]
-        made.append(fitted(name, f"{title}, {of_others}", read, of_vectors(name), models.vector_setting or setting))
+        read = given.train.first(MOST_ROWS)
+        made.append(fitted(name, f"{title}, {of_others}", read, of_vectors(name), vector_setting or setting))
     return made
 
 
@@ -255,9 +255,9 @@ def text_features(name: Name, given: BaselineInputs, train: Any) -> dict[str, Ca
     def of_texts(vectors: TextVectors, rows: TextsRows) -> Vectors:
         return of_both_texts([vectors(texts) for texts in columns(rows)])
 
-    choices = choices_of(name, given, train).items()
     return {
-        option: standardised(partial(of_texts, vectors), train, least=_LEAST_DEVIATION) for option, vectors in choices
+        option: standardised(partial(of_texts, vectors), train, least=_LEAST_DEVIATION)
+        for option, vectors in choices_of(name, given, train).items()
     }
 
 

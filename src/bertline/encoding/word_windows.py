@@ -115,8 +115,7 @@ def encode_words(
     words_of_tokens = _words_of_tokens(sequences, places, inside)
     if mark is not None:
         marks = np.array([mark(word) for of_row in rows.words for word in of_row], dtype=np.int64)
-        of_columns = np.append(marks, 0)[words]  # the appended 0 keeps the padded columns valid without words
-        of_tokens = np.take_along_axis(of_columns, np.maximum(words_of_tokens, 0), axis=1)
+        of_tokens = np.take_along_axis(np.append(marks, 0)[words], np.maximum(words_of_tokens, 0), axis=1)
         sequences = with_marks(sequences, np.where(words_of_tokens >= 0, of_tokens, 0))
     return EncodedWords(
         sequences=sequences,

@@ -9,7 +9,7 @@ import hashlib
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,13 @@ class DevEvaluation(pl.Callback):
         self._best_weights: dict[str, Tensor] = {}
         self._epochs_without_better = 0
         self._job, self._steps_per_epoch, self._on_check = job, steps_per_epoch, on_check
-        num_steps = steps_per_epoch * job.config.num_epochs
-        self._due = steps_of_fractions(job.checks, num_steps=num_steps, steps_per_epoch=steps_per_epoch)
+        num_epochs = job.config.num_epochs
+        self._due = [
+            (max(1, round(fraction * steps_per_epoch * num_epochs)), fraction)
+            for fraction in job.checks
+            if not any(math.isclose(fraction, epoch / num_epochs) for epoch in range(1, num_epochs + 1))
+        ]
+        """Steps after which fractions of the schedule are completed, without those at the ends of epochs."""
         self._evaluated_step = -1
         self._newest = DevOutcome({}, {}, np.empty((0, 0)))
 
@@ -185,16 +190,6 @@ class DevEvaluation(pl.Callback):
         self._due = [one for one in self._due if one[0] > step]
         for check in state["checks"]:
             self._note(DevCheck(*check))
-
-
-def steps_of_fractions(fractions: Sequence[float], *, num_steps: int, steps_per_epoch: int) -> list[tuple[int, float]]:
-    """Return the step (at least 1) at which each fraction of the schedule is completed, without those at epoch ends."""
-    ends = [epoch * steps_per_epoch / num_steps for epoch in range(1, num_steps // steps_per_epoch + 1)]
-    return [
-        (max(1, round(fraction * num_steps)), fraction)
-        for fraction in fractions
-        if not any(math.isclose(fraction, end) for end in ends)
-    ]
 
 
 # Saving takes a twentieth of the time at most, on a slow disk too.

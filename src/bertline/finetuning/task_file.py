@@ -46,8 +46,11 @@ def write_task_file(
     # Prompts and separators may look like paths, but the model's output depends on them.
     source = task["source"]
     files = [name for name in source if name == "extra_tests" or name.endswith(("_file", "_qrels"))]
-    portable = {name: without_local_paths(source[name]) for name in files}
-    task["source"] = {**source, **portable, **({"path": ""} if "path" in source else {})}
+    task["source"] = {
+        **source,
+        **{name: without_local_paths(source[name]) for name in files},
+        **({"path": ""} if "path" in source else {}),
+    }
     task |= {key: without_local_paths(task[key]) for key in ("start_from", "teacher", "unlabelled")}
     content = {"format_version": _FORMAT_VERSION, "task": task, "labels": list(kind.labels)}
     write_json(folder / TASK_FILE, {**content, "calibration": dict(calibration)})

@@ -260,8 +260,10 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
         weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
 
         def make(indices: NDArray[np.integer]) -> Batch:
-            of_rows = tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices])
-            return {**encoded.sequences.batch(indices), **of_rows}
+            return {
+                **encoded.sequences.batch(indices),
+                **tensors(labels=encoded.labels[row_of[indices]], weights=weights[indices]),
+            }
 
         return length_sorted_batches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
 
@@ -375,21 +377,21 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
         """Return the shares of the labels in train, for every row, and linear models on n-grams, on what a pair shares
         and on an encoder's vectors."""
         from bertline.baselines.linear import NAIVE_BAYES, REGRESSIONS, SVMS, LinearModel
-        from bertline.baselines.vectors import MODELS, UNIT_MODELS, TextModels, text_baselines
+        from bertline.baselines.vectors import MODELS, UNIT_MODELS, text_baselines
 
         shares = (self.label_counts(inputs.train) / max(len(inputs.train), 1)).astype(np.float32)
         title = "most frequent labels" if self.config.multi_label else "most frequent label"
-        models: Any = TextModels(
+        fitted = text_baselines(
+            inputs,
+            lambda rows: rows.labels,
+            ("linear model", "logistic regression"),
             ngrams=SVMS if self.config.multi_label else SVMS + NAIVE_BAYES,
             overlap=REGRESSIONS,
             overlap_and_words=[LinearModel("logistic_regression", c) for c in (0.1, 1.0)],
             vectors=MODELS,
             unit_vectors=UNIT_MODELS,
-            titles=("linear model", "logistic regression"),
-            gold=lambda rows: rows.labels,
         )
-        constant = inputs.baseline("majority", title, lambda rows: np.tile(shares, (len(rows), 1)))
-        return [constant, *text_baselines(inputs, models)]
+        return [inputs.baseline("majority", title, lambda rows: np.tile(shares, (len(rows), 1))), *fitted]
 
     def serve(
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
@@ -454,8 +456,13 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
             'from transformers import pipeline\n\n# "NAME" is the folder that this file lies in.\n'
             f'classify = pipeline("text-classification", model="NAME")\nclassify({theirs}{several})'
         )
-        snippets = (by_bertline,) if marked else (by_transformers, by_bertline)
-        return Usage(what=what, tag="text-classification", pipeline=not marked, snippets=snippets, limits=tuple(limits))
+        return Usage(
+            what=what,
+            tag="text-classification",
+            pipeline=not marked,
+            snippets=((by_bertline,) if marked else (by_transformers, by_bertline)),
+            limits=tuple(limits),
+        )
 
 
 class MultiLabel(Classification):
@@ -541,8 +548,10 @@ class MultiLabel(Classification):
         return LabelsPrediction(self.names(given), probabilities)
 
     def file_output(self, predicted: Any) -> dict[str, Any]:
-        probabilities = [predicted.probabilities[label] for label in predicted.labels]
-        return {"predicted": list(predicted.labels), "probability": probabilities}
+        return {
+            "predicted": list(predicted.labels),
+            "probability": [predicted.probabilities[label] for label in predicted.labels],
+        }
 
 
 _Splits = LabelledSplits[tuple[str, ...]]

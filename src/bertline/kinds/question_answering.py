@@ -574,8 +574,10 @@ def _flat_questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, dict[A
         answers, identity = row.get("answers"), row.get("id", record.where)
         if isinstance(answers, dict) and isinstance(answers.get("text"), list):
             # A missing start is reported as the question's.
-            pairs = zip_longest(answers["text"], answers.get("answer_start") or [])
-            answers = [{"text": text, "answer_start": start} for text, start in pairs]
+            answers = [
+                {"text": text, "answer_start": start}
+                for text, start in zip_longest(answers["text"], answers.get("answer_start") or [])
+            ]
         title = str(row.get("title") or titles.setdefault(str(row.get("context")), f"context {len(titles) + 1}"))
         own = {"id": identity, "answers": answers, "title": title}
         yield f"{path}:{record.line}, question {identity!r}", {"is_impossible": answers == [], **row, **own}

@@ -94,10 +94,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         rows_of_splits, dropped = read_table(
             config.source, config, lambda pattern, separator, names: ANumber(config.low, config.high, pattern)
         )
-        shorter = with_row_limits(rows_of_splits, config, dropped)
         splits = {
             split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
-            for split, rows in shorter.items()
+            for split, rows in with_row_limits(rows_of_splits, config, dropped).items()
         }
         smallest = splits["train"].numbers[: fewest_train_rows(config, len(splits["train"]))].tolist()
         require_different(name, smallest, "train rows have the number", "Check source.label_column.")
@@ -222,22 +221,22 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def baselines(self, inputs: BaselineInputs) -> list[Baseline]:
         """Return the mean of train and ridge regressions on n-grams, on what a pair shares and on vectors."""
         from bertline.baselines.linear import RIDGES
-        from bertline.baselines.vectors import TextModels, text_baselines
+        from bertline.baselines.vectors import text_baselines
         from bertline.linear.model import Clipped
 
         mean = float(inputs.train.numbers.mean())
-        models = TextModels(
+        fitted = text_baselines(
+            inputs,
+            lambda rows: rows.numbers,
+            ("ridge regression", "ridge regression"),
             ngrams=RIDGES,
             overlap=RIDGES,
             overlap_and_words=RIDGES,
             vectors=RIDGES,
-            titles=("ridge regression", "ridge regression"),
-            gold=lambda rows: rows.numbers,
             vector_setting="features",
             finished=Clipped(self.config.low, self.config.high),
         )
-        constant = inputs.baseline("mean", "mean of train", lambda rows: np.full(len(rows), mean))
-        return [constant, *text_baselines(inputs, models)]
+        return [inputs.baseline("mean", "mean of train", lambda rows: np.full(len(rows), mean)), *fitted]
 
     def serve(
         self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None

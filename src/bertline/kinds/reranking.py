@@ -162,8 +162,10 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
             def make(indices: NDArray[np.integer]) -> Batch:
                 pairs = chosen[indices]
-                of_pairs = {INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)}
-                return {**encoded.sequences.batch(pairs), **tensors(**of_pairs)}
+                return {
+                    **encoded.sequences.batch(pairs),
+                    **tensors(**{INDICES: pairs, "relevant": encoded.relevant[pairs].astype(np.float32)}),
+                }
 
             lengths, epoch_seed = encoded.sequences.lengths[chosen], int(random.integers(2**62))
             yield from length_sorted_batches(lengths, make, batch_size=batch_size, seed=epoch_seed)

@@ -166,8 +166,7 @@ class SentenceReader(TaskKind[TaskRows, EncodedSentences, OfSentences]):
             return []
         numbered = zip(row_ids(len(documents)), documents, strict=True)
         rows = self.rows_class.of((row, each, *self.blank, [0] * len(each)) for row, each in numbered)
-        predictions = predictor.predictions(rows)
-        return [self.served_document(*each) for each in zip(documents, predictions, strict=True)]
+        return [self.served_document(*each) for each in zip(documents, predictor.predictions(rows), strict=True)]
 
 
 class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows, EncodedSentences, OfSentences]):
@@ -251,8 +250,7 @@ class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows
         read = _flat(inputs.train)
         words = NgramFeatures.fitted(read.first(num_rows_read(read, "word")), "word")
         title = "word n-grams of the sentence"
-        counts = self.label_counts(inputs.train)
-        shares = (counts / max(sum(map(len, inputs.train.labels)), 1)).astype(np.float32)
+        shares = (self.label_counts(inputs.train) / max(sum(map(len, inputs.train.labels)), 1)).astype(np.float32)
 
         def of_documents(probabilities: NDArray[np.float32], rows: SentenceRows) -> OfSentences:
             return split_by_row(probabilities, [len(sentences) for sentences in rows.sentences])

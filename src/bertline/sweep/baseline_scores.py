@@ -24,7 +24,6 @@ from bertline.sweep.doubtful_labels import doubtful_labels
 from bertline.sweep.folds import calibration_split, folds_of, has_folds, has_one_label, rows_of
 from bertline.sweep.label_curve import curve_sizes, drawn
 from bertline.tasks.stored_rows import SplitName
-from bertline.tokenization.tokenizer import Tokenizer
 
 _SCORES, DOUBTFUL = "scores.json", "doubtful_labels.json"
 SAVED = "saved"
@@ -72,13 +71,17 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
     if start.weights == "pretrained":
         machine = replace(bench.machine, precision="fp32")
         encoder = FrozenEncoder(start.folder, machine, max_length=kind.config.max_length)
-    tokenizer = Tokenizer.load(start.folder)
 
     def made(train: Any, tests: Mapping[SplitName, Any]) -> list[Baseline]:
-        given = BaselineInputs(
-            kind=kind, train=train, dev=dev, tests=tests, folds=folds, tokenizer=tokenizer, encoder=encoder
+        return kind.baselines(
+            BaselineInputs(kind=kind, train=train, dev=dev, tests=tests, folds=folds, encoder=encoder)
         )
-        return kind.baselines(given)
+
+    def scored(baseline: Baseline, predictions: Any, rows: Any) -> tuple[NDArray[np.float64], dict[str, float]]:
+        """Return row statistics and scores, calibrated on dev as for the encoder."""
+        calibration = kind.calibrate(dev, baseline.predictions["dev"])
+        statistics = kind.statistics(rows, predictions, calibration)
+        return statistics, kind.scores(statistics)
 
     read = {name: rows_of(job, kind, name) for name in ("train", "dev", calibration_split(job), *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
@@ -90,16 +93,17 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
     for rows in sorted(sizes | {len(train)}) if sizes else []:
         fewer = baselines if rows == len(train) else made(all_train.first(rows), {"test": read["test"]})
         for baseline in fewer:
-            by_rows[baseline.name][rows] = [_scores(kind, baseline, "test", dev, read["test"])[1][job.task.metric]]
+            _, scores = scored(baseline, baseline.predictions["test"], read["test"])
+            by_rows[baseline.name][rows] = [scores[job.task.metric]]
     with folder_written_atomically(target) as folder:
         content: list[dict[str, Any]] = []
         for baseline in baselines:
-            scored = {split: _scores(kind, baseline, split, dev, rows) for split, rows in {"dev": dev, **read}.items()}
-            for split in scored:
-                np.save(folder / _statistics_file(baseline.name, split), scored[split][0])
-            scores = {split: of_split for split, (_, of_split) in scored.items()}
+            by_split: dict[str, dict[str, float]] = {}
+            for split, rows in {"dev": dev, **read}.items():
+                statistics, by_split[split] = scored(baseline, baseline.predictions[split], rows)
+                np.save(folder / _statistics_file(baseline.name, split), statistics)
             entry = {"name": baseline.name, "title": baseline.title, "settings": baseline.settings}
-            content.append({**entry, "scores": scores, "test_by_rows": by_rows[baseline.name]})
+            content.append({**entry, "scores": by_split, "test_by_rows": by_rows[baseline.name]})
         can_be_saved = [place for place, baseline in enumerate(baselines) if baseline.save is not None]
         if can_be_saved:
             dev_scores = [entry["scores"]["dev"][job.task.metric] for entry in content]
@@ -111,9 +115,9 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
                 by_size, test = content[best]["test_by_rows"], read["test"]
                 by_size.setdefault(len(train), [content[best]["scores"]["test"][job.task.metric]])
                 for size, draw in product(curve_sizes(len(train)), range(job.sweep.num_label_efficiency_seeds)):
-                    of_test = refitted(drawn(train, size, job.sweep.seed, draw))(test)
-                    of_draw = replace(baselines[best], predictions={**baselines[best].predictions, "test": of_test})
-                    by_size.setdefault(size, []).append(_scores(kind, of_draw, "test", dev, test)[1][job.task.metric])
+                    predictions = refitted(drawn(train, size, job.sweep.seed, draw))(test)
+                    _, scores = scored(baselines[best], predictions, test)
+                    by_size.setdefault(size, []).append(scores[job.task.metric])
         checked = has_one_label(job.task) and not isinstance(job.task.source, DocsSourceConfig)  # people gave it
         write_json(folder / DOUBTFUL, doubtful_labels(train, kind.labels, encoder) if checked else [])
         write_json(folder / _SCORES, content)
@@ -146,12 +150,3 @@ def _saved(
 
 def _statistics_file(baseline: str, split: SplitName) -> str:
     return f"{baseline}-{split}.npy"
-
-
-def _scores(
-    kind: TaskKind[Any, Any, Any], baseline: Baseline, split: str, dev: Any, rows: Any
-) -> tuple[NDArray[np.float64], dict[str, float]]:
-    """Return row statistics and scores, calibrated on dev as for the encoder."""
-    calibration = kind.calibrate(dev, baseline.predictions["dev"])
-    statistics = kind.statistics(rows, baseline.predictions[split], calibration)
-    return statistics, kind.scores(statistics)

@@ -107,7 +107,7 @@ def test_a_run_learns_what_only_the_context_tells(encoder: Path, tokenizer: Toke
     train, dev = rows(120, 0), rows(60, 1)
     job = job_of(kind, encoder, train, dev, num_epochs=8, learning_rate=1e-2)
     frozen = FrozenEncoder(encoder, tiny.machine(), max_length=64)
-    made = {one.name: one for one in baselines_of(kind, train, dev, {"test": dev}, tokenizer, frozen)}
+    made = {one.name: one for one in baselines_of(kind, train, dev, {"test": dev}, frozen)}
     assert list(made) == ["majority", "word_ngrams", "context_ngrams", "static_embeddings", "frozen_encoder"]
     scores = {
         name: kind.scores(kind.statistics(dev, one.predictions["test"], {}))["accuracy"] for name, one in made.items()

@@ -28,7 +28,7 @@ class TestVectors:
     @pytest.mark.parametrize("pairs", [False, True])
     def test_linear_models_over_vectors_learn_and_are_the_same_again(self, classification, inputs, encoder, pairs):
         train, dev, test = (inputs.learnable_rows(n, seed=n, pairs=pairs) for n in (200, 60, 61))
-        twice = [baselines_of(classification, train, dev, {"test": test}, None, encoder)[-2:] for _ in range(2)]
+        twice = [baselines_of(classification, train, dev, {"test": test}, encoder)[-2:] for _ in range(2)]
         for name, *found in zip(("static_embeddings", "frozen_encoder"), *twice, strict=True):
             assert [baseline.name for baseline in found] == [name, name]
             scores = classification.scores(classification.statistics(test, found[0].predictions["test"], {}))
@@ -39,7 +39,7 @@ class TestVectors:
         self, classification, inputs, encoder
     ):
         train, dev = inputs.learnable_rows(40, seed=1), inputs.learnable_rows(60, seed=2)
-        *_, frozen = baselines_of(classification, train, dev, {}, None, encoder)
+        *_, frozen = baselines_of(classification, train, dev, {}, encoder)
         ours = classification.scores(classification.statistics(dev, frozen.predictions["dev"], {}))["accuracy"]
         of_train, of_dev = (normalize(encoder.choices([])["mean"](rows.texts)) for rows in (train, dev))
         for c in (1, 10, 100):
