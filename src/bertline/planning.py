@@ -40,8 +40,8 @@ from bertline.tokenization.config import (
 )
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary
+from bertline.training.config import Precision
 
-Precision = Literal["fp32", "bf16"]
 Measurements = Sequence[Mapping[str, Any]]
 """Results of benchmarks/pretraining_step.py, each with the name of its `file`."""
 THIS_MACHINE = "cpu"

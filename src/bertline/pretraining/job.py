@@ -28,8 +28,7 @@ from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import resolve_folder
-from bertline.training.config import RuntimeConfig, ScheduleConfig
-from bertline.training.devices import Precision
+from bertline.training.config import Precision, RuntimeConfig, ScheduleConfig
 from bertline.training.optimizers import OptimizerConfig
 from bertline.training.progress import Seconds
 

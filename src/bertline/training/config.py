@@ -9,6 +9,8 @@ from typing import Literal
 
 from bertline.foundation.checked import Checked, Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 
+Precision = Literal["fp32", "bf16"]
+"""Precision of a run, once `auto` is resolved."""
 # Minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, ...: sbatch(1), --time.
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 # Flags of sbatch by which a job is found again, followed and stopped in time.

@@ -16,11 +16,10 @@ from torch import nn
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import warn
-from bertline.training.config import RuntimeConfig
+from bertline.training.config import Precision, RuntimeConfig
 from bertline.training.environment import adopt_srun_ranks
 from bertline.training.private_api import compile_at_least, cpu_computes_bf16
 
-Precision = Literal["fp32", "bf16"]
 _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 

@@ -17,7 +17,7 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import locked, read_json, write_json
 from bertline.foundation.parallel import processor_name
 from bertline.foundation.progress import say
-from bertline.training.devices import Precision
+from bertline.training.config import Precision
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # A processor that was idle starts above the clock that it can hold, and one that shares its cores is slowed at times.

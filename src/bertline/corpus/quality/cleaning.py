@@ -277,7 +277,7 @@ ReadShard = Callable[[Path], Iterable[SourceDocument]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CleaningPlan:
     """What was learned from the corpus."""
 
     forms: dict[str, Forms]
@@ -359,17 +359,17 @@ def _learn(forms: tuple[Path, ...], out: Path, *, divided: Sequence[Path], repea
     return {}
 
 
-def read_plan(path: Path | None) -> Plan:
+def read_plan(path: Path | None) -> CleaningPlan:
     """Read what `learn_cleaning` wrote."""
     if path is None:
-        return Plan({}, frozenset())
+        return CleaningPlan({}, frozenset())
     content = json.loads(path.read_bytes())
     forms = {divided: Forms(*known) for divided, known in content["forms"].items()}
-    return Plan(forms, frozenset(content["repeated"]))
+    return CleaningPlan(forms, frozenset(content["repeated"]))
 
 
 def clean_document(
-    document: SourceDocument, *, config: CleaningConfig, plan: Plan
+    document: SourceDocument, *, config: CleaningConfig, plan: CleaningPlan
 ) -> tuple[SourceDocument | None, list[Dropped]]:
     """Clean the paragraphs of a document; return it with everything to count."""
     changes: list[Dropped] = []
@@ -382,7 +382,7 @@ def clean_document(
     return dataclasses.replace(document, paragraphs=paragraphs), changes
 
 
-def _cleaned(text: str, config: CleaningConfig, plan: Plan, changes: list[Dropped]) -> str:
+def _cleaned(text: str, config: CleaningConfig, plan: CleaningPlan, changes: list[Dropped]) -> str:
     if plan.repeated:
         repeated = {number: line for number, line in judged_lines(text) if line_key(line) in plan.repeated}
         changes += (Dropped("lines/repeated", text=line) for line in repeated.values())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from bertline.training.devices import Precision
+    from bertline.training.config import Precision
     from bertline.training.groupwise import Muon
 
 

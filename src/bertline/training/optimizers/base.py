@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # an optimizer is also a section of the configuration, which 
     import torch
     from torch import nn
 
-    from bertline.training.devices import Precision
+    from bertline.training.config import Precision
 
 MATRICES_IN_FUSED = 3
 """Number of matrices of equal shape (query, key and value) stacked along the rows of a fused weight [3 H, H]."""
