@@ -71,12 +71,6 @@ def load_folder(name_or_folder: str, *, revision: str | None = None, device: str
         model = load_model(checkpoint, "mlm", attention=_ATTENTION)
     else:
         model = load_encoder(checkpoint, attention=_ATTENTION)
-    encoder: Any = getattr(model, "bert", model)
-    if tokenizer.vocab_size > encoder.vocab_size:
-        raise ArtifactError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model {encoder.vocab_size}. "
-            "They are not from the same training; copy the folder again."
-        )
     model = model.to(chosen).eval()
     fine_tuned = None
     if finished is not None:

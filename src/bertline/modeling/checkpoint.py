@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -96,8 +96,18 @@ class Checkpoint:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the folder."""
-        return Tokenizer.load(self.folder)
+        """The tokenizer of the folder.
+
+        Raises:
+            ArtifactError: It has more tokens than there are word embeddings.
+        """
+        tokenizer = Tokenizer.load(self.folder)
+        if tokenizer.vocab_size > self.vocab_size:
+            raise ArtifactError(
+                f"{self.folder}: the tokenizer has {tokenizer.vocab_size:,} tokens, the embeddings only "
+                f"{self.vocab_size:,} rows. They are not from the same training; copy the folder again."
+            )
+        return tokenizer
 
     @property
     def pooling(self) -> Pooling:
@@ -129,7 +139,13 @@ class Checkpoint:
         Raises:
             ArtifactError: The folder has no safetensors file, or one is truncated or quantized.
         """
-        keys = _without_wrappers(self._headers, self.folder)
+        keys = {key: re.sub(WRAPPER, "", key) for key in self._headers}
+        wrappers = {key.removesuffix(name): key for key, name in keys.items()}
+        if len(wrappers) > 1:
+            raise ArtifactError(
+                f"{self.folder} has {len(wrappers)} sets of weights, whose names begin otherwise: "
+                f"{' and '.join(wrappers.values())} are examples. Save the model inside the wrapper alone."
+            )
         heads = tuple(theirs for _, theirs in self.family.sequence_head)
         is_classifier = any(key.startswith(heads) for key in keys.values())
         names = {}
@@ -289,18 +305,6 @@ def model_config_in(settings: Mapping[str, Any], family: Family, where: str) -> 
         found = f"vocab_size is {vocab_size!r:.200}, pad_token_id {pad_token_id}"
         raise ArtifactError(f"{where}: {found}; expected an id of a vocabulary of at most {LARGEST_SIZE:,} tokens.")
     return config
-
-
-def _without_wrappers(keys: Iterable[str], folder: Path) -> dict[str, str]:
-    """Return names without the prefixes of `DataParallel` and `torch.compile`, by the names in the files."""
-    names = {key: re.sub(WRAPPER, "", key) for key in keys}
-    examples = {key.removesuffix(name): key for key, name in names.items()}
-    if len(examples) > 1:
-        raise ArtifactError(
-            f"{folder} has {len(examples)} sets of weights, whose names begin otherwise: "
-            f"{' and '.join(examples.values())} are examples. Save the model inside the wrapper alone."
-        )
-    return names
 
 
 def _files(folder: Path) -> list[Path]:

@@ -134,6 +134,8 @@ class BertForTokenClassificationWithCrf(nn.Module):
     """
 
     uses_pooler: ClassVar[bool] = False
+    tagger: Any
+    """The model without its CRF; it shares the weights."""
 
     def __init__(self, tagger: nn.Module, labels: Sequence[str]) -> None:
         super().__init__()
@@ -141,14 +143,9 @@ class BertForTokenClassificationWithCrf(nn.Module):
             self.add_module(name, module)
         self.crf = LinearChainCrf(labels)
         # Not registered as a submodule: this model already has its modules, and each weight must have one name.
-        object.__setattr__(self, "_tagger", tagger)
+        object.__setattr__(self, "tagger", tagger)
         if "bert" not in self._modules:  # a wrapped encoder is a part of the tagger's only module
             object.__setattr__(self, "bert", tagger.bert)
-
-    @property
-    def tagger(self) -> Any:
-        """The model without its CRF; it shares the weights."""
-        return self.__dict__["_tagger"]
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return logits [B, S, num_labels] for every position; those of words are the CRF's emissions."""

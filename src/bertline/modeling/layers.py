@@ -227,7 +227,7 @@ def packed_linears(model: nn.Module) -> Iterator[bool]:
     encoder's weights are in memory twice, and changes to them have no effect.
     """
     layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
-    if not layers or not _works(layers[0]):
+    if not layers or not _works(layers[0].attention_output):
         yield False
         return
     plain = [(layer, name, getattr(layer, name)) for layer in layers for name in (*_LINEARS, "activation")]
@@ -244,8 +244,7 @@ def packed_linears(model: nn.Module) -> Iterator[bool]:
             setattr(layer, name, module)
 
 
-def _works(layer: EncoderLayer) -> bool:
-    linear = layer.attention_output
+def _works(linear: nn.Linear) -> bool:
     weight = linear.weight
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return False

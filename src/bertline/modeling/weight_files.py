@@ -103,14 +103,12 @@ def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
     Raises:
         ArtifactError: A value is not finite; the message names the file and the first tensor with such values.
     """
-    infinite = [name for name, tensor in weights.items() if not is_finite(tensor)]
-    if infinite:
-        bad = int((~torch.isfinite(weights[infinite[0]])).sum())
-        others = f", and {len(infinite) - 1} more tensors have such values" if len(infinite) > 1 else ""
-        raise ArtifactError(
-            f"{path}: {infinite[0]} has {bad:,} of {weights[infinite[0]].numel():,} values that are not finite (NaN or "
-            f"infinite){others}. The file was damaged or its training diverged. Copy it again, or use an earlier model."
-        )
+    for name, tensor in weights.items():
+        if not is_finite(tensor):
+            raise ArtifactError(
+                f"{path}: {name} has values that are not finite (NaN or infinite). The file was damaged or its "
+                "training diverged. Copy it again, or use an earlier model."
+            )
 
 
 def is_finite(tensor: Tensor) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from bertline.encoders.loading import LanguageModel, load_encoder, load_model, save_model
 from bertline.examples.store import read_examples_manifest
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, read_json_lines, sha256_of_file
 from bertline.foundation.manifests import MANIFEST_NAME, versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
@@ -204,11 +204,6 @@ def take_checkpoint(config: PretrainConfig, out: Path) -> dict[str, float | int]
     model = load_model(source, "mlm") if source.has_mlm_head else load_encoder(source)
     tokenizer = source.tokenizer
     encoder: Any = getattr(model, "bert", model)
-    if tokenizer.vocab_size > encoder.vocab_size:
-        raise ArtifactError(
-            f"{source.folder}: the vocabulary has {tokenizer.vocab_size:,} subwords, but the embeddings only "
-            f"{encoder.vocab_size:,} rows. Is this the tokenizer of the model?"
-        )
     with folder_written_atomically(out) as folder:
         save_model(model, folder)
         if tokenizer.is_wordpiece:

@@ -136,14 +136,12 @@ def misfits(checkpoint: Checkpoint, model: ModelConfig, vocab: Sequence[str] | N
             yield f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
     if vocab is None:
         return
-    old, rows = checkpoint.tokenizer.vocab, checkpoint.vocab_size
+    old = checkpoint.tokenizer.vocab
     index = next((index for index, pair in enumerate(zip(vocab, old, strict=False)) if pair[0] != pair[1]), None)
     if index is not None:
         yield f"token {index} is {vocab[index]!r} in the tokenizer and {old[index]!r} in the checkpoint"
     elif len(vocab) < len(old):
         yield f"the tokenizer has {len(vocab)} tokens, the checkpoint {len(old)}"
-    elif rows < len(old):
-        yield f"the checkpoint has {len(old)} tokens, but {rows} rows of embeddings"
 
 
 def refuse_misfits(checkpoint: Checkpoint, problems: Iterable[str]) -> None:

@@ -88,21 +88,18 @@ def with_user_words(tokens: Sequence[str], words: Sequence[str], *, size: int) -
     Raises:
         DataError: There is no room for the words.
     """
-    known, wanted = set(tokens), set(words)
-    missing = [word for word in dict.fromkeys(words) if word not in known]
-    own_tokens, room = list(tokens), size - len(missing)
-    for index in range(len(tokens) - 1, -1, -1):
-        if len(own_tokens) <= room:
-            break
-        token = tokens[index]
-        if token not in wanted and token not in SPECIAL_TOKENS and len(token.removeprefix(CONTINUATION)) > 1:
-            del own_tokens[index]
-    if len(own_tokens) > room:
+    wanted = set(words)
+    missing = [word for word in dict.fromkeys(words) if word not in set(tokens)]
+    learned = [token for token in tokens if len(token.removeprefix(CONTINUATION)) > 1]
+    removable = [token for token in learned if token not in wanted and token not in SPECIAL_TOKENS]
+    surplus = max(0, len(tokens) + len(missing) - size)
+    if surplus > len(removable):
         raise DataError(
             f"tokenizer.vocab_size is {size}, which has no room for the {len(wanted)} words of {_KEY} beside the "
             "characters of the text. Raise tokenizer.vocab_size, or give fewer words."
         )
-    return (*own_tokens, *missing)
+    gone = set(removable[len(removable) - surplus :])
+    return (*(token for token in tokens if token not in gone), *missing)
 
 
 def _is_of_word(character: str) -> bool:

@@ -81,7 +81,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
         case "vocabulary":
             (folder / "tokenizer.json").unlink()
             (folder / "vocab.txt").write_text("\n".join([*TOKENS, "dog"]) + "\n")
-            expected = "the checkpoint has 9 tokens, but 8 rows of embeddings"
+            expected = "the tokenizer has 9 tokens, the embeddings only 8 rows"
         case "weights":
             (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:400])
             expected = "is not a whole safetensors file"

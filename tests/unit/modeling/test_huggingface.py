@@ -43,7 +43,7 @@ WEIGHT = "bert.encoder.layer.1.output.dense.weight"
         ("bert.encoder.layer.1.attention.self.key.bias", lambda _: None, r"lacks bert\.encoder\..*\.key\.bias"),
         ("cls.predictions.bias", lambda bias: bias[:49], r"shape \[49\], config\.json makes it \[50\]"),
         ("cls.predictions.decoder.weight", lambda _: torch.zeros(50, 32), "differs from the word embeddings"),
-        (WEIGHT, not_finite, rf"model\.safetensors: {WEIGHT} has 3 of [\d,]+ values that are not"),
+        (WEIGHT, not_finite, rf"model\.safetensors: {WEIGHT} has values that are not finite"),
     ],
 )
 def test_weights_that_are_missing_misshapen_untied_or_not_finite_are_refused_by_name(folder, name, change, message):

@@ -39,6 +39,6 @@ def test_the_weights_and_the_vocabulary_are_those_of_the_checkpoint(tmp_path: Pa
 def test_a_vocabulary_larger_than_the_embeddings_is_refused(tmp_path: Path) -> None:
     source = write_encoder(tmp_path / "source")
     write_vocabulary(source, (*WORDS, "one", "more"))
-    with pytest.raises(ArtifactError, match=r"vocabulary has 47 subwords, but the embeddings only 45 rows"):
+    with pytest.raises(ArtifactError, match=r"tokenizer has 47 tokens, the embeddings only 45 rows"):
         take_checkpoint(starting_from(source), tmp_path / "out")
     assert not (tmp_path / "out").exists()
