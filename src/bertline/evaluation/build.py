@@ -145,8 +145,9 @@ def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
     optimization = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
     _by_step(facts, optimization).to_csv(curves / "optimization.csv")
     rows = [{"task": task.name, **row} for task in facts.tasks for row in task.result["label_efficiency"]]
-    efficiency = pd.DataFrame(rows, columns=["task", "arm", "rows", "test_mean", "test_std"])
-    efficiency.to_csv(curves / "label_efficiency.csv", index=False)
+    pd.DataFrame(rows, columns=["task", "arm", "rows", "test_mean", "test_std"]).to_csv(
+        curves / "label_efficiency.csv", index=False
+    )
     for task in facts.tasks:
         if task.result.get("confusion_matrix"):
             pairs = pd.read_parquet(pipeline.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])

@@ -133,8 +133,7 @@ def task_charts(task: TaskFacts, pipeline: PipelineFolders | None = None, *, num
         chart, caption = _label_efficiency(task), f"Test {metric} by number of labelled rows."
         scores.append(Captioned(f"{name}_label_efficiency", chart, caption))
     if task.distillation:
-        machine = task.distillation["machine"]
-        caption = f"What the student costs and is worth, compared with its teacher ({machine})."
+        caption = f"What the student costs and is worth, compared with its teacher ({task.distillation['machine']})."
         scores.append(Captioned(f"{name}_distillation", _distillation(task), caption))
     trials = [
         Captioned(f"{name}_trials_{each}", _trials(task, each), f"Dev {metric} of every trial by {words(each)}.")
@@ -178,8 +177,9 @@ def _label_efficiency(task: TaskFacts) -> Chart:
     flat = [name for name in task.result["baselines"] if name not in {row["arm"] for row in by_rows}]
     shown = "majority" if "majority" in flat else next(iter(flat), None)
     level = None if shown is None else (titles[shown], task.result["baselines"][shown]["test"])
-    y_name = f"test {metric_name(task.metric)}"
-    return line_chart(series, x_name="labelled rows", y_name=y_name, level=level, log_x=True)
+    return line_chart(
+        series, x_name="labelled rows", y_name=f"test {metric_name(task.metric)}", level=level, log_x=True
+    )
 
 
 def _distillation(task: TaskFacts) -> Chart:

@@ -112,8 +112,11 @@ def _sources(found: Mapping[str, Any] | None) -> dict[str, list[list[str]]] | No
             sources, shares, in_train, _, words = zip(*languages[name], strict=True)
             names = ", ".join(dict.fromkeys(sources))
             by_language.append([name, percent(sum(shares)), count(sum(in_train)), count(sum(words)), names])
-    dropped = [[name, drops_in_words(reasons)] for name, reasons in found["dropped"].items()]
-    return {"sources": rows, "languages": by_language, "dropped": dropped}
+    return {
+        "sources": rows,
+        "languages": by_language,
+        "dropped": [[name, drops_in_words(reasons)] for name, reasons in found["dropped"].items()],
+    }
 
 
 def _drop(drops: Mapping[str, Any], reason: str, number: int) -> dict[str, Any]:

@@ -71,8 +71,7 @@ class TaskFacts:
 
     def arms(self) -> dict[str, dict[str, Any]]:
         """Return the results of the fine-tuned encoders by name: `ARMS`, then `encoder_2` and so on; only those run."""
-        order = sorted(self.result["arms"], key=lambda name: (*ARMS, name).index(name))
-        return {name: self.result["arms"][name] for name in order}
+        return dict(sorted(self.result["arms"].items(), key=lambda arm: (*ARMS, arm[0]).index(arm[0])))
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """Return the baselines, best on test first."""

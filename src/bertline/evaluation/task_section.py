@@ -123,9 +123,11 @@ class TaskSection:
                 after = self.facts.result["arms"]["encoder"]["scores"]["test"]
                 means = {key: (before, after[key]["mean"]) for key, before in value.items()}
                 rows = [[metric_name(key), *map(score, both), signed(both[1] - both[0])] for key, both in means.items()]
-                note = "The order that the candidates came in, and the order that the encoder puts them into (mean "
-                head = ["", "before", "after", "difference"]
-                yield ReportTable(head, rows, heading="Before and after", note=f"{note}over seeds).")
+                note = (
+                    "The order that the candidates came in, and the order that the encoder puts them into "
+                    "(mean over seeds)."
+                )
+                yield ReportTable(["", "before", "after", "difference"], rows, heading="Before and after", note=note)
             elif name in ("confusion_matrix", "labels", "by_type", "calibration_error"):  # shown elsewhere
                 continue
             elif isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):

@@ -77,8 +77,10 @@ class VocabularySurvey:
         nothing = "Nothing was named to compare with: tokenizer.compare=[/path/to/checkpoint] puts it next to this one."
         if self.given and not answers:
             names = ", ".join(one.name for one in self.given)
-            few = f"The text has too few words for a vocabulary as large as that of {names}"
-            return f"{few}: it cannot have one of its own."
+            return (
+                f"The text has too few words for a vocabulary as large as that of {names}: it cannot have one of its "
+                "own."
+            )
         return " ".join(answers) or nothing
 
 
@@ -119,8 +121,7 @@ def survey_vocabulary(
         return cut_words(one, held_out(dataclasses.replace(one.normalization, tokens=())))
 
     others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
-    normalization = tokenizer.normalization
-    train = corpus.words("train", normalization, characters=_CHARACTERS)[""]
+    train = corpus.words("train", tokenizer.normalization, characters=_CHARACTERS)[""]
     trained = _trained(tokenizer, train, others, was_trained=was_trained)
     frames = {own: cut(tokenizer), **{name: cut(one) for name, one in others.items()}}
     text = frames[own]

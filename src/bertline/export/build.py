@@ -130,8 +130,10 @@ def _checked(
 
 def _entry(folder: Path) -> dict[str, Any]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    digests = {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files}
-    return {"bytes": size_of_path(folder), "sha256": digests}
+    return {
+        "bytes": size_of_path(folder),
+        "sha256": {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files},
+    }
 
 
 def _headline(model: Mapping[str, Any]) -> dict[str, float | int]:

@@ -224,8 +224,11 @@ def linear_card(facts: CardFacts, task: str) -> str:
 def _model_index(facts: CardFacts, task: str, name: str, test: float) -> dict[str, Any]:
     metric = facts.results[task]["metric"]
     score = {"type": metric, "value": round(test, 4), "name": "test mean"}
-    dataset = {"name": task, "type": task, "split": "test"}
-    entry = {"task": {"type": facts.usages[task].tag}, "dataset": dataset, "metrics": [score]}
+    entry = {
+        "task": {"type": facts.usages[task].tag},
+        "dataset": {"name": task, "type": task, "split": "test"},
+        "metrics": [score],
+    }
     return {"metrics": [metric], "model-index": [{"name": name, "results": [entry]}]}
 
 

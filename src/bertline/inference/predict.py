@@ -226,8 +226,9 @@ def predict_file(
         # A block is another one, too, if the first rows, and with them the columns of the output, have changed.
         made_from = hashlib.sha256((made_from + repr(rows_output)).encode()).hexdigest()
         shards = ((made_from, block) for block in chain([first], blocks))
-        engine = LocalEngine(threads, in_threads=True)
-        counts = engine.map(predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows")
+        counts = LocalEngine(threads, in_threads=True).map(
+            predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows"
+        )
         with writing(target):
             finished = [shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))]
             rows_output.join(finished, work / "joined")

@@ -245,8 +245,7 @@ class RowsOutput:
             if kind == "jsonl":
                 text.writelines(_as_json(row) + "\n" for row in rows)
             else:
-                cells = ([self._cell(row.get(name)) for name in self.columns] for row in rows)
-                self._writer(text).writerows(cells)
+                self._writer(text).writerows([self._cell(row.get(name)) for name in self.columns] for row in rows)
         path.write_bytes(self._compressed(text.getvalue()))
 
     def _writer(self, text: io.StringIO) -> Any:

@@ -165,8 +165,9 @@ def draw_heads(relations: dict[str, Any]) -> Figure:
     grid = figure.subplots(num_rows, columns, squeeze=False)
     for axes, (name, row) in zip(grid.flat, relations.items(), strict=False):
         (num_layers, num_heads), head = np.shape(row["grid"]), row["head"]
-        extent = (0.5, num_heads + 0.5, num_layers + 0.5, 0.5)
-        image = axes.imshow(row["grid"], vmin=0, vmax=1, extent=extent, aspect="auto")
+        image = axes.imshow(
+            row["grid"], vmin=0, vmax=1, extent=(0.5, num_heads + 0.5, num_layers + 0.5, 0.5), aspect="auto"
+        )
         axes.plot(head["head"], head["layer"], "s", mfc="none", mec="red", ms=9, mew=1.5)
         scores = f"{_percent(head['accuracy'])} %, offset {_percent(row['offset']['accuracy'])} %"
         title = f"{printable(name)}, head {head['layer']}-{head['head']}\n{scores}"

@@ -279,8 +279,7 @@ def _rendered(facts: Sequence[Mapping[str, Any]], text: str, pair: str | None, n
         models.append({**one, **layout})
         data.append(Markup(numbers))  # of an alphabet without special characters
     # As they are: `{{` or `{#` mean something else in them than in a template.
-    files = ("style.css", "look.css", "look.js")
-    sources = {name: Markup(loader.get_source(environment, name)[0]) for name in files}
+    sources = {name: Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "look.css", "look.js")}
     page = environment.get_template("look.html").render(
         page={"models": models}, data=data, text=text, pair=pair, note=note, models=models, sources=sources
     )
