@@ -9,36 +9,13 @@ from typing import Any
 
 from bertline.corpus import storage
 from bertline.corpus.build import build_corpus
-from bertline.corpus.document import Document, Split
+from bertline.corpus.document import Document
 from bertline.corpus.quality.drops import DROPS_NAME
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest, write_manifest
 from engines import local
 from no_packages import NO_PACKAGES
-
-
-class ShardWriter:
-    """Writes documents of one split, so many to a file."""
-
-    def __init__(self, folder: Path, split: Split, shard_documents: int) -> None:
-        self._folder, self._split, self._size = folder, split, shard_documents
-        self._documents: list[Document] = []
-
-    def write(self, document: Document) -> None:
-        """Add a document."""
-        self._documents.append(document)
-
-    def close(self) -> list[str]:
-        """Write the files and return their names."""
-        starts = range(0, len(self._documents), self._size)
-        names = [f"{self._split}-{number:05d}-of-{len(starts):05d}.parquet" for number in range(len(starts))]
-        for name, start in zip(names, starts, strict=True):
-            writer = storage.ShardWriter(self._folder / name)
-            for document in self._documents[start : start + self._size]:
-                writer.write(document)
-            writer.close()
-        return names
 
 
 def build(config: Any, out: Path, num_workers: int = 0) -> dict[str, Any]:
@@ -65,18 +42,22 @@ def write_corpus(
     **content: Any,
 ) -> Path:
     """Write a corpus of documents, or lists of sentences, with more `content` of its manifest; return its folder."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     shards, counts = {}, {}
     for split, given in (("train", train), ("validation", validation)):
-        writer = ShardWriter(folder, split, shard_documents)
-        number = characters = 0
-        for number, each in enumerate(given, 1):
-            name = f"{split}-{number - 1}"
-            document = each if isinstance(each, Document) else Document(name, name, tuple(each))
-            writer.write(document)
-            characters += sum(map(len, document.sentences))
-        shards[split] = writer.close()
-        counts[split] = {"documents": number, "characters": characters} if number else {}
+        documents = [
+            each if isinstance(each, Document) else Document(f"{split}-{number}", f"{split}-{number}", tuple(each))
+            for number, each in enumerate(given)
+        ]
+        starts = range(0, len(documents), shard_documents)
+        shards[split] = [f"{split}-{number:05d}-of-{len(starts):05d}.parquet" for number in range(len(starts))]
+        for name, start in zip(shards[split], starts, strict=True):
+            writer = storage.ShardWriter(folder / name)
+            for document in documents[start : start + shard_documents]:
+                writer.write(document)
+            writer.close()
+        characters = sum(len(sentence) for document in documents for sentence in document.sentences)
+        counts[split] = {"documents": len(documents), "characters": characters} if documents else {}
     content = {"shards": shards, "counts": counts, **content}
     write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return folder

@@ -21,11 +21,7 @@ def base(**changes: Any) -> dict[str, Any]:
 
 
 def retrieval(source: Any, **changes: Any) -> RetrievalTaskConfig:
-    fields: dict[str, Any] = {
-        "kind": "retrieval", "source": source, "query_max_length": 16, "pooling": "mean", "similarity": "cosine",
-        "temperature": 0.05, "hard_negatives": "none", "num_hard_negatives": 0, "query_prefix": "",
-        "document_prefix": "", "metric": "ndcg@10",
-    }  # fmt: skip
+    fields = tiny.defaults("task/base/retrieval", source=source, query_max_length=16)
     return RetrievalTaskConfig(**base(**{**fields, **changes}))
 
 

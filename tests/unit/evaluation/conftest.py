@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import tiny
-from bertline.corpus.document import Document
 from bertline.encoders.loading import save_model
 from bertline.evaluation.facts import PROVENANCE_NAME, PipelineFolders
 from bertline.foundation.files import write_json
@@ -18,7 +17,7 @@ from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import Vocabulary
-from corpora import ShardWriter
+from corpora import write_corpus
 from evaluation_inputs import HOSTILE, KINDS, WORDS, write_sweep, write_task
 
 OBJECTIVE = {"kind": "mlm_nsp", "nsp_weight": 1.0}
@@ -90,18 +89,11 @@ def bare_pipeline(tmp_path: Path) -> PipelineFolders:
 
 
 def _write_corpus(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    shards = {}
-    for split in ("train", "validation"):
-        writer = ShardWriter(folder, split, 100)
-        for number in range(3):
-            sentences = (*(f"The kernel of frame {n} is a series." for n in range(5)), HOSTILE)
-            writer.write(Document(f"{split}.{number}", "group", sentences))
-        shards[split] = writer.close()
+    documents = [(*(f"The kernel of frame {n} is a series." for n in range(5)), HOSTILE)] * 3
     counts = {"documents": 3, "sentences": 18, "words": 120, "characters": 600}
-    content = {"source": "python_docs", "counts": {"train": counts, "validation": counts}, "shards": shards}
+    content: dict[str, Any] = {"source": "python_docs", "counts": {"train": counts, "validation": counts}}
     dropped = {"documents/too_short": 4, "paragraphs/code": 12_345, "paragraphs/table": 3}
-    _manifest(folder, "corpus", {**content, "dropped": dropped})
+    write_corpus(folder, documents, documents, **content, dropped=dropped)
 
 
 def _write_tokenizer(folder: Path) -> Tokenizer:

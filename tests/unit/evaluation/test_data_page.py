@@ -10,24 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from bertline.corpus.document import Document
 from bertline.corpus.reader import NearDuplicatesConfig
 from bertline.corpus.registry import SourcesCorpusConfig
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.evaluation.corpus_survey import survey_corpus
 from bertline.evaluation.data_page import write_data_page
 from bertline.evaluation.vocabulary_survey import VocabularySurvey, survey_vocabulary
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate
 from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.fit import cut_words, fit_of
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from corpora import ShardWriter, drops_of
 from corpora import build as build_corpus
+from corpora import drops_of, write_corpus
 from engines import local
 from reading import TextCorpusConfig
 
@@ -138,19 +135,8 @@ def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "corpus"
     stems = ("enzyme", "ribosom", "клетка", "phosphoryl", "kin", "genom", "plasmid", "operon", "codon", "exon")
     words = [f"{stem}{ending}" for ending in ("", "ase", "ic", "ination") for stem in stems]
-    folder.mkdir()
-    counts: dict[str, dict[str, int]] = {}
-    shards = {}
-    for split, number in (("train", 60), ("validation", 6)):
-        texts = [f"The {words[i % 40]} of the {words[(i * 3) % 40]} <script>." for i in range(number)]
-        writer = ShardWriter(folder, split, shard_documents=100)
-        for index, text in enumerate(texts):
-            writer.write(Document(f"{split}{index}", "", (text,)))
-        shards[split] = writer.close()
-        counts[split] = {"documents": number, "characters": sum(map(len, texts))}
-    content = {"source": "text", "counts": counts, "shards": shards}
-    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    return folder
+    texts = [[f"The {words[i % 40]} of the {words[(i * 3) % 40]} <script>."] for i in range(60)]
+    return write_corpus(folder, texts, texts[:6], shard_documents=100, source="text")
 
 
 @pytest.fixture

@@ -9,25 +9,17 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.corpus.document import Document
 from bertline.corpus.quality.contamination import MIN_WORDS
 from bertline.evaluation.config import OverlapConfig
 from bertline.evaluation.overlap import Overlap, measure_overlap
-from bertline.foundation.manifests import write_manifest
-from corpora import ShardWriter
+from corpora import write_corpus
 
 CONFIG = OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1)
 SENTENCE = "the quick brown fox jumps over the lazy dog beside a slow green river today"
 
 
 def corpus_of(folder: Path, documents: Sequence[Sequence[str]], *, per_shard: int = 2) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    writer = ShardWriter(folder, "train", per_shard)
-    for number, sentences in enumerate(documents):
-        writer.write(Document(str(number), "group", tuple(sentences)))
-    shards = {"train": writer.close(), "validation": []}
-    write_manifest(folder, kind="corpus", format_version=1, content={"shards": shards})
-    return folder
+    return write_corpus(folder, documents, [], shard_documents=per_shard)
 
 
 def overlap_of(folder: Path, documents: Sequence[Sequence[str]], texts: list[str]) -> Overlap:
