@@ -436,10 +436,14 @@ def sweep_figures(result: dict[str, Any]) -> dict[str, float]:
     for system in (ENCODER, COMBINED):
         found = result["conclusion"].get(system, {})
         if "verdict" in found:
-            figures[f"{system}/difference_from_strongest"] = found["difference"]
-            figures |= {f"{system}/difference_{end}": found["interval"][i] for i, end in enumerate(("low", "high"))}
-            figures[f"{system}/smallest_visible_difference"] = found["smallest_visible"]
-            figures[f"{system}/beats_strongest"] = verdicts.AS_NUMBER[found["verdict"]]
+            low, high = found["interval"]
+            figures |= {
+                f"{system}/difference_from_strongest": found["difference"],
+                f"{system}/difference_low": low,
+                f"{system}/difference_high": high,
+                f"{system}/smallest_visible_difference": found["smallest_visible"],
+                f"{system}/beats_strongest": verdicts.AS_NUMBER[found["verdict"]],
+            }
     return figures
 
 
