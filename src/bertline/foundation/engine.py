@@ -1,10 +1,11 @@
-"""Work over shards: a pure function of each, done once, in processes of this machine or by Ray on many machines.
+"""Work over shards: a pure function of each, done once, in processes of this machine or by Ray on
+many machines.
 
     counts = engine.map(partial(clean_shard, config), shards, work / "clean")
 
-Each shard gets a folder below `out`, in which the task writes its files. The folder has a manifest with their digests
-when it is complete, so that a killed run resumes with the missing shards. The engine decides where the
-work is done, never what comes out.
+Each shard gets a folder below `out`, in which the task writes its files. The folder has a manifest
+with their digests when it is complete, so that a killed run resumes with the missing shards. The
+engine decides where the work is done, never what comes out.
 """
 
 import hashlib
@@ -29,7 +30,8 @@ Shard = TypeVar("Shard")
 Counts = dict[str, Any]
 """What a task returns: plain data of JSON, small enough to be held for all shards at once."""
 Task = Callable[[Shard, Path], Counts]
-"""A picklable pure function: it reads a shard and writes files into a folder of its own, which exists and is empty."""
+"""A picklable pure function: it reads a shard and writes files into a folder of its own, which
+exists and is empty."""
 
 _MANIFEST = "shard.json"
 
@@ -41,10 +43,10 @@ class Engine(Protocol):
         """Apply a task to each shard whose folder is not whole yet.
 
         Args:
-            shards: Picklable descriptions of the work, whose `repr` tells them apart. They depend on the input alone,
-                and may be read one after the other while the work is done.
-            out: Folder of the folders `00000`, `00001`, ... in the order of the shards; other folders in it are
-                removed. It must be one for each task, configuration and input.
+            shards: Picklable descriptions of the work, whose `repr` tells them apart. They depend
+                on the input alone, and may be read one after the other while the work is done.
+            out: Folder of the folders `00000`, `00001`, ... in the order of the shards; other
+                folders in it are removed. It must be one for each task, configuration and input.
 
         Returns:
             The counts of each shard, in order.
@@ -82,8 +84,9 @@ class LocalEngine:
 class RayEngine:
     """Ray's scheduler, on the machines of a cluster that share the folders of the work.
 
-    The cluster is started by hand, in an allocation of Slurm (`ray symmetric-run`) or on Kubernetes, and is found by
-    `RAY_ADDRESS` or on this machine. Ray repeats the shards of a machine that is lost.
+    The cluster is started by hand, in an allocation of Slurm (`ray symmetric-run`) or on
+    Kubernetes, and is found by `RAY_ADDRESS` or on this machine. Ray repeats the shards of a
+    machine that is lost.
     """
 
     num_cpus: float = 1.0
@@ -92,7 +95,8 @@ class RayEngine:
     def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
         """See `Engine.map`."""
         ray = _connected()
-        # Each task is retried for as long as machines are lost; an error of the task itself is raised at once.
+        # Each task is retried for as long as machines are lost; an error of the task itself is
+        # raised at once.
         remote = ray.remote(num_cpus=self.num_cpus, max_retries=-1)(_whole_or_done)
         where = out.absolute()
         sent = ray.put(task)
@@ -146,7 +150,8 @@ def _numbered(shards: Iterable[Shard], out: Path) -> Iterator[tuple[int, Shard]]
 
 
 def _whole_or_done(task: Task[Shard], out: Path, numbered: tuple[int, Shard]) -> Counts:
-    """Return the counts of a shard, of its manifest if its folder is whole, else after doing the work."""
+    """Return the counts of a shard, of its manifest if its folder is whole, else after doing the
+    work."""
     index, shard = numbered
     folder = shard_folder(out, index)
     identity = hashlib.sha256(repr(shard).encode()).hexdigest()
@@ -163,7 +168,8 @@ def _whole_or_done(task: Task[Shard], out: Path, numbered: tuple[int, Shard]) ->
             write_json(new / _MANIFEST, {"shard": identity, "files": files, "counts": made})
             new.rename(folder)
     except MachineError:
-        # A machine that Ray gave up for lost may have been slow only, and have finished the same work.
+        # A machine that Ray gave up for lost may have been slow only, and have finished the same
+        # work.
         if (counts := _counts_of(folder, identity)) is None:
             raise
         return counts
@@ -174,7 +180,8 @@ def _whole_or_done(task: Task[Shard], out: Path, numbered: tuple[int, Shard]) ->
 
 
 def _counts_of(folder: Path, identity: str) -> Counts | None:
-    """Return the counts of a shard's manifest; None if it is missing, torn, or of other files or another shard."""
+    """Return the counts of a shard's manifest; None if it is missing, torn, or of other files or
+    another shard."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         digests = {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in _files(folder)}

@@ -2,7 +2,8 @@
 
 
 class BertlineError(Exception):
-    """Base class of all errors that a user can cause and fix. Recipes print them without a traceback."""
+    """Base class of all errors that a user can cause and fix. Recipes print them without a
+    traceback."""
 
 
 class ConfigError(BertlineError):
@@ -14,7 +15,8 @@ class DataError(BertlineError):
 
 
 class ArtifactError(BertlineError):
-    """A file that another stage should have written is missing, damaged, or has another format version."""
+    """A file that another stage should have written is missing, damaged, or has another format
+    version."""
 
 
 class MachineError(BertlineError):
@@ -22,4 +24,5 @@ class MachineError(BertlineError):
 
 
 class PeerLostError(MachineError):
-    """Another process of a training was killed, stopped or cut off; what was saved is whole, and can be resumed."""
+    """Another process of a training was killed, stopped or cut off; what was saved is whole, and
+    can be resumed."""

@@ -1,6 +1,7 @@
 """Atomic writing of files and folders, and digests of their content.
 
-What writes raises MachineError where a disk is full, fails or cannot be written; what was there before stays.
+What writes raises MachineError where a disk is full, fails or cannot be written; what was there
+before stays.
 """
 
 import errno
@@ -61,7 +62,8 @@ def writing(path: Path) -> Iterator[None]:
 def complete_lines(path: Path, position: int = 0) -> Iterator[tuple[bytes, int]]:
     """Yield the lines of a growing file from a position on, each with the position after it.
 
-    An incomplete last line, which a killed or a running writer leaves, is not yielded; a missing file has no lines.
+    An incomplete last line, which a killed or a running writer leaves, is not yielded; a missing
+    file has no lines.
     """
     if not path.exists():
         return
@@ -74,7 +76,8 @@ def complete_lines(path: Path, position: int = 0) -> Iterator[tuple[bytes, int]]
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """Return the rows of a JSON Lines file, without an incomplete last line (of a killed writer); empty if missing."""
+    """Return the rows of a JSON Lines file, without an incomplete last line (of a killed writer);
+    empty if missing."""
     return [json.loads(line) for line, _ in complete_lines(path)]
 
 
@@ -96,7 +99,8 @@ def append_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def write_json(path: Path, payload: Any) -> None:
-    """Write JSON atomically, with sorted keys, indentation and a final newline: equal content gives equal bytes."""
+    """Write JSON atomically, with sorted keys, indentation and a final newline: equal content gives
+    equal bytes."""
     write_atomically(path, json.dumps(payload, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
@@ -115,7 +119,8 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path, *, missing_ok: bool = False, expected: type = dict) -> Any:
-    """Read a JSON object (or `expected`) of a checkpoint, whoever wrote it; with `missing_ok`, empty without the file.
+    """Read a JSON object (or `expected`) of a checkpoint, whoever wrote it; with `missing_ok`,
+    empty without the file.
 
     Raises:
         ArtifactError: The file is missing, a pointer of git-lfs, no JSON, or another value.
@@ -133,7 +138,8 @@ def read_object(path: Path, *, missing_ok: bool = False, expected: type = dict) 
 
 
 def refuse_lfs_pointer(path: Path) -> None:
-    """Raise ArtifactError if a file is missing, or the pointer that git leaves in place of a large one."""
+    """Raise ArtifactError if a file is missing, or the pointer that git leaves in place of a large
+    one."""
     try:
         with path.open("rb") as handle:
             is_pointer = handle.read(len(_LFS_POINTER)) == _LFS_POINTER
@@ -147,9 +153,11 @@ def refuse_lfs_pointer(path: Path) -> None:
 
 
 def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
-    """Return a JSON value from a cache file, or compute it with `make` and write it there, if that is possible.
+    """Return a JSON value from a cache file, or compute it with `make` and write it there, if that
+    is possible.
 
-    The file is rewritten if it has another `made_of`, the digest of what the value depends on, or was damaged.
+    The file is rewritten if it has another `made_of`, the digest of what the value depends on, or
+    was damaged.
     """
     with suppress(OSError, ValueError):
         first, _, payload = path.read_bytes().partition(b"\n")
@@ -167,9 +175,10 @@ def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
 def folder_written_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `target` when the block ends without an error.
 
-    It is in `.partial` in the first folder of a relative path (`artifacts/.partial` for `artifacts/sweep/cola`), so
-    never inside a folder that is read as a whole; for an absolute path, next to `target`. The swap is two renames; if
-    the process is killed, the next write completes it or removes the temporary folder (see `tidy_partial`).
+    It is in `.partial` in the first folder of a relative path (`artifacts/.partial` for
+    `artifacts/sweep/cola`), so never inside a folder that is read as a whole; for an absolute path,
+    next to `target`. The swap is two renames; if the process is killed, the next write completes it
+    or removes the temporary folder (see `tidy_partial`).
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -188,19 +197,22 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
 def tidy_partial(target: Path) -> None:
     """Clean up temporary folders of killed writers in the `.partial` folder that `target` uses.
 
-    An interrupted swap is completed, because its new folder is complete. All other folders are incomplete and are
-    removed. A running writer holds a lock, which the kernel releases when its process ends; its folder is not touched.
+    An interrupted swap is completed, because its new folder is complete. All other folders are
+    incomplete and are removed. A running writer holds a lock, which the kernel releases when its
+    process ends; its folder is not touched.
     """
     partial = _partial_folder(target)
     places: list[Path] = []
     with suppress(FileNotFoundError, NotADirectoryError):  # the last writer removes the folder
         places = list(partial.iterdir())
     for place in places:
-        # An OSError here means that another process uses this folder, or that it belongs to another user.
+        # An OSError here means that another process uses this folder, or that it belongs to another
+        # user.
         with suppress(OSError), (place / _LOCK).open("a") as lock:
             if not lock_file(lock):
                 continue
-            # Removal deletes _TARGET first, so a folder whose removal was interrupted is never completed.
+            # Removal deletes _TARGET first, so a folder whose removal was interrupted is never
+            # completed.
             if all((place / part).exists() for part in (_OLD, _NEW, _TARGET)):
                 cut_in_two = partial.parent / (place / _TARGET).read_text(encoding="utf-8")
                 if not cut_in_two.exists():
@@ -227,8 +239,9 @@ def _claimed_place(target: Path) -> tuple[Path, TextIO]:
     while True:
         if partial.is_file() or (partial.is_symlink() and not partial.exists()):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(partial))
-        # Until the lock is held, another process may remove the folder: then this tries again. The removal can also
-        # happen within mkdir, between its two checks that the path exists and that it is a folder.
+        # Until the lock is held, another process may remove the folder: then this tries again. The
+        # removal can also happen within mkdir, between its two checks that the path exists and that
+        # it is a folder.
         with suppress(FileNotFoundError, FileExistsError):
             partial.mkdir(parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=partial, prefix=f"{target.name}."))
@@ -242,7 +255,8 @@ def _claimed_place(target: Path) -> tuple[Path, TextIO]:
 
 
 def _swap(place: Path, target: Path) -> None:
-    """Move `target` to `place / _OLD`, and `place / _NEW` to `target`; undo the first move if the second fails."""
+    """Move `target` to `place / _OLD`, and `place / _NEW` to `target`; undo the first move if the
+    second fails."""
     if target.exists():
         target.rename(place / _OLD)
     try:
@@ -254,7 +268,8 @@ def _swap(place: Path, target: Path) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Remove a temporary folder, `_TARGET` first, so that no process completes a partially removed folder."""
+    """Remove a temporary folder, `_TARGET` first, so that no process completes a partially removed
+    folder."""
     (place / _TARGET).unlink(missing_ok=True)
     shutil.rmtree(place, ignore_errors=True)
 
@@ -262,7 +277,8 @@ def _remove(place: Path) -> None:
 def drop_leftovers(target: Path) -> None:
     """Remove temporary files and folders of killed writers of `target`.
 
-    Only the sole writer of `target` may call this, before it writes: temporary files of a running writer look the same.
+    Only the sole writer of `target` may call this, before it writes: temporary files of a running
+    writer look the same.
     """
     tidy_partial(target)
     for path in target.parent.glob(f".{glob.escape(target.name)}.{'?' * _RANDOM_CHARACTERS}"):
@@ -279,15 +295,18 @@ def sync_to_disk(path: Path) -> None:
 
 
 def lock_file(handle: IO[Any], *, wait: bool = False, shared: bool = False) -> bool | None:
-    """Lock an open file, until it is closed or the process ends; with `wait`, after waiting for another process.
+    """Lock an open file, until it is closed or the process ends; with `wait`, after waiting for
+    another process.
 
     Args:
-        shared: Take a lock that any number may hold at once, which is refused only while one is held alone: so two that
-            look at the same moment do not take each other for a holder. The file must be open for reading (NFS).
+        shared: Take a lock that any number may hold at once, which is refused only while one is
+            held alone: so two that look at the same moment do not take each other for a holder. The
+            file must be open for reading (NFS).
 
     Returns:
-        Whether this process holds the lock; None where the file system has no locks (some mounts of Lustre and NFS):
-        work goes on there as if this process were the only one, and what another may still use is not removed.
+        Whether this process holds the lock; None where the file system has no locks (some mounts of
+        Lustre and NFS): work goes on there as if this process were the only one, and what another
+        may still use is not removed.
     """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -317,7 +336,8 @@ def cannot_write(path: object, error: OSError, what: str = "written") -> str:
 
 
 def plain_error(error: Exception) -> BertlineError | None:
-    """Return what a person can fix about an error of the system: a place to write, a name; None for any other error."""
+    """Return what a person can fix about an error of the system: a place to write, a name; None for
+    any other error."""
     if isinstance(error, UnicodeEncodeError):
         names = [part for part in re.split('[\\0\n"]', error.object) if re.search("[\udc80-\udcff]", part)]
         no_utf8 = "is the name of a file, and no UTF-8, as on old disks and in zips. Rename it (convmv)."
@@ -343,7 +363,8 @@ def sha256_of_file(path: Path) -> str:
 
 
 def sha256_of_path(path: Path) -> str:
-    """Return the SHA-256 of a file, or of a folder's relative file names and contents (without hidden files)."""
+    """Return the SHA-256 of a file, or of a folder's relative file names and contents (without
+    hidden files)."""
     if path.is_file():
         return sha256_of_file(path)
     digest = hashlib.sha256()

@@ -37,7 +37,8 @@ def shortened(text: str, limit: int = 420) -> str:
 
 
 def three_digits(number: float) -> str:
-    """Format a number with three digits, in thousands, millions, billions or trillions, for narrow tables.
+    """Format a number with three digits, in thousands, millions, billions or trillions, for narrow
+    tables.
 
     >>> three_digits(110_106_428), three_digits(42.6e9), three_digits(950)
     ('110 M', '42.6 B', '950')
@@ -93,11 +94,11 @@ def rough_duration(hours: float) -> str:
     return f"{hours:,.3g} h{days}" if hours < 1000 else f"{hours:,.0f} h{days}"
 
 
-# Control characters (a terminal obeys those after an escape), overrides of the direction of writing, which turn round
-# what follows them, and halves of UTF-16 pairs, which no file can hold.
+# Control characters (a terminal obeys those after an escape), overrides of the direction of
+# writing, which turn round what follows them, and halves of UTF-16 pairs, which no file can hold.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)")
-# Characters that begin emphasis, code, links, images or formulas, and at the start of a line headings and lists. An
-# underscore inside a word has no meaning.
+# Characters that begin emphasis, code, links, images or formulas, and at the start of a line
+# headings and lists. An underscore inside a word has no meaning.
 _SPECIAL = re.compile(r"[\\`*\[\]$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+-]|(?:(?<=^\d)|(?<=^\d\d))[.)]")
 
 
@@ -145,13 +146,14 @@ def short_title(title: str) -> str:
     return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title
 
 
-# Exported files have no local paths, which reveal names of folders. "/" alone is a separator of columns, not a path.
+# Exported files have no local paths, which reveal names of folders. "/" alone is a separator of
+# columns, not a path.
 _ABSOLUTE = re.compile(r"(file:/{1,3}|~[^/\s]*/|/|[A-Za-z]:[\\/])[^/\\].*", re.DOTALL)
 
 
 def without_local_paths(value: Any) -> Any:
-    """Return `./NAME` for an absolute path or a path in a home folder, and any other text unchanged; of mappings and
-    lists, do so for the strings inside, but not for keys.
+    """Return `./NAME` for an absolute path or a path in a home folder, and any other text
+    unchanged; of mappings and lists, do so for the strings inside, but not for keys.
 
     >>> without_local_paths(["/home/ada/models/minilm/", "google-bert/bert-base-uncased", "~/texts/*.txt", "/"])
     ['./minilm', 'google-bert/bert-base-uncased', './*.txt', '/']

@@ -12,10 +12,11 @@ MANIFEST_NAME = "manifest.json"
 
 
 def write_manifest(folder: Path, *, kind: str, format_version: int, content: dict[str, Any]) -> None:
-    """Write `manifest.json`: `kind` identifies the artifact type, `format_version` its layout; `content` is the rest.
+    """Write `manifest.json`: `kind` identifies the artifact type, `format_version` its layout;
+    `content` is the rest.
 
-    The content must depend on the input and the configuration only (no dates, no host names), so that an artifact is
-    byte-identical each time it is built.
+    The content must depend on the input and the configuration only (no dates, no host names), so
+    that an artifact is byte-identical each time it is built.
     """
     write_json(folder / MANIFEST_NAME, {"kind": kind, "format_version": format_version, **content})
 
@@ -42,5 +43,6 @@ def require_version(path: Path, content: Mapping[str, Any], version: int, fix: s
 
 
 def versions_of(*distributions: str) -> dict[str, str]:
-    """Return installed versions for a manifest, without local build tags (`2.13.0+cpu` gives `2.13.0`)."""
+    """Return installed versions for a manifest, without local build tags (`2.13.0+cpu` gives
+    `2.13.0`)."""
     return {name: metadata.version(name).split("+")[0] for name in sorted(distributions)}

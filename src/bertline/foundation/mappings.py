@@ -34,7 +34,8 @@ def value_at(mapping: Any, key: str) -> Any:
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values of a nested mapping; lists of mappings are indexed, other lists are values.
+    """Yield dotted keys and values of a nested mapping; lists of mappings are indexed, other lists
+    are values.
 
     >>> list(leaves({"optimizer": {"betas": [0.9, 0.999]}, "phases": [{"steps": 10}]}))
     [('optimizer.betas', [0.9, 0.999]), ('phases.0.steps', 10)]

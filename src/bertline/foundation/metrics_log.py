@@ -1,6 +1,7 @@
 """metrics.jsonl: the primary record of every metric; MLflow and the report are filled from it.
 
-One JSON object per line: `{"step": 120, "time_s": 1760000000.0, "metrics": {"train/mlm_loss": 5.1}}`.
+One JSON object per line: `{"step": 120, "time_s": 1760000000.0, "metrics": {"train/mlm_loss":
+5.1}}`.
 """
 
 import dataclasses
@@ -23,7 +24,8 @@ class MetricsRow:
 
 
 class MetricsLog:
-    """Append-only metrics file: one line per call, written at once, so a killed process loses at most one line."""
+    """Append-only metrics file: one line per call, written at once, so a killed process loses at
+    most one line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,5 @@
-"""Worker processes: functions applied by several of them in order, their end with their parent's, their cores."""
+"""Worker processes: functions applied by several of them in order, their end with their parent's,
+their cores."""
 
 import multiprocessing
 import os
@@ -24,14 +25,16 @@ _IN_FLIGHT = 3
 
 
 def usable_cores() -> list[int]:
-    """Return the numbers of the cores that this process may compute on: a scheduler may leave it few of a machine's."""
+    """Return the numbers of the cores that this process may compute on: a scheduler may leave it
+    few of a machine's."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def processor_name() -> str:
-    """Return the model of the processor, such as `AMD EPYC 9B14`; the architecture where the model is not known."""
+    """Return the model of the processor, such as `AMD EPYC 9B14`; the architecture where the model
+    is not known."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -41,9 +44,11 @@ def processor_name() -> str:
 def batches(
     items: Iterable[Item], *, size: Callable[[Item], int], most: int, most_items: int | None = None
 ) -> Iterator[list[Item]]:
-    """Yield items in lists, each of which ends when the sizes of its items add up to `most` or with `most_items` items.
+    """Yield items in lists, each of which ends when the sizes of its items add up to `most` or with
+    `most_items` items.
 
-    The boundaries depend on the items only, so that work on the lists does not depend on the number of workers.
+    The boundaries depend on the items only, so that work on the lists does not depend on the number
+    of workers.
 
     >>> list(batches(["ab", "c", "d", "e"], size=len, most=3, most_items=2))
     [['ab', 'c'], ['d', 'e']]
@@ -63,12 +68,15 @@ def batches(
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, num_workers: int, in_threads: bool = False
 ) -> Iterator[Result]:
-    """Map a function over items in `num_workers` processes; results and their order do not depend on the number.
+    """Map a function over items in `num_workers` processes; results and their order do not depend
+    on the number.
 
-    Only three items per worker are taken from `items` in advance, so an endless input needs bounded memory.
+    Only three items per worker are taken from `items` in advance, so an endless input needs bounded
+    memory.
 
-    With 0 or 1 worker, all is done in this process. The function is picklable and defined in a module (processes are
-    spawned); `in_threads` uses threads instead, for work outside Python's lock that shares memory, such as a model.
+    With 0 or 1 worker, all is done in this process. The function is picklable and defined in a
+    module (processes are spawned); `in_threads` uses threads instead, for work outside Python's
+    lock that shares memory, such as a model.
 
     Raises:
         MachineError: A worker was killed, nearly always for lack of memory.
@@ -77,7 +85,8 @@ def ordered_map(
         yield from map(function, items)
         return
     executor: Executor = ThreadPoolExecutor(num_workers) if in_threads else _pool(num_workers)
-    # What the function carries is unpickled once by each process, and again only for another function.
+    # What the function carries is unpickled once by each process, and again only for another
+    # function.
     apply = function if in_threads else partial(_apply, bytes(ForkingPickler.dumps(function)))
     waiting: deque[Future[Result]] = deque()
     is_whole = False
@@ -102,10 +111,13 @@ def ordered_map(
 
 @lru_cache(maxsize=1)
 def _pool(num_workers: int) -> ProcessPoolExecutor:
-    """Return processes for one map after another: each takes a second to start. They end with this process."""
-    # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
+    """Return processes for one map after another: each takes a second to start. They end with this
+    process."""
+    # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in
+    # the child.
     pool = ProcessPoolExecutor(num_workers, multiprocessing.get_context("spawn"), initializer=end_with_parent)
-    # In a process of multiprocessing, before it closes its queues (priority 10) and waits for its children forever.
+    # In a process of multiprocessing, before it closes its queues (priority 10) and waits for its
+    # children forever.
     Finalize(None, pool.shutdown, exitpriority=11)
     return pool
 
@@ -120,13 +132,15 @@ def _apply(function: bytes, item: Any) -> Any:
 def end_with_parent() -> None:
     """Make this spawned process exit as soon as its parent process ends for any reason.
 
-    A killed parent cannot stop its workers: an idle worker would wait forever, and a busy one would still be running
-    when the next run starts. Ctrl-C is left to the parent. No effect in a process that multiprocessing did not start.
+    A killed parent cannot stop its workers: an idle worker would wait forever, and a busy one would
+    still be running when the next run starts. Ctrl-C is left to the parent. No effect in a process
+    that multiprocessing did not start.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
         return
-    # A terminal sends Ctrl-C to all its processes: the parent answers it, and a traceback of each worker says nothing.
+    # A terminal sends Ctrl-C to all its processes: the parent answers it, and a traceback of each
+    # worker says nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def wait() -> None:

@@ -1,7 +1,9 @@
-"""Parts of bertline in other packages: kinds of task, objectives and corpus readers, named by entry points.
+"""Parts of bertline in other packages: kinds of task, objectives and corpus readers, named by entry
+points.
 
-A package declares them in its `pyproject.toml`: `[project.entry-points."bertline.kinds"]`, and a line
-`NAME = "MODULE:CLASS"`, where NAME is the value of `kind` in the configuration. Results depend on its version.
+A package declares them in its `pyproject.toml`: `[project.entry-points."bertline.kinds"]`, and a
+line `NAME = "MODULE:CLASS"`, where NAME is the value of `kind` in the configuration. Results depend
+on its version.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +42,8 @@ def with_plugins(group: str, own: Mapping[str, Plugin]) -> dict[str, Plugin]:
 
 
 def packages_in(section: Any) -> set[str]:
-    """Return the packages of the parts that a section of the configuration names as `kind`, at any depth."""
+    """Return the packages of the parts that a section of the configuration names as `kind`, at any
+    depth."""
     entries = [entry for group in GROUPS for entry in _entries().select(group=group)]
     packages = {entry.name: entry.dist.name for entry in entries if entry.dist is not None}
     return {packages[kind] for kind in _kinds_in(section) if kind in packages} if packages else set()

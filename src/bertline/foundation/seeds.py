@@ -7,9 +7,11 @@ import numpy.typing as npt
 
 
 def seed_for(*parts: int | str) -> int:
-    """Derive a seed in `[0, 2**64)` from a root seed and names of its purpose, the same on every platform and version.
+    """Derive a seed in `[0, 2**64)` from a root seed and names of its purpose, the same on every
+    platform and version.
 
-    Parts of different types never collide (`1` and `"1"` differ), nor do groupings (`("ab", "c")` and `("a", "bc")`).
+    Parts of different types never collide (`1` and `"1"` differ), nor do groupings (`("ab", "c")`
+    and `("a", "bc")`).
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
@@ -19,7 +21,8 @@ def seed_for(*parts: int | str) -> int:
 
 
 def spread_bits(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Let every bit of each number change all others: the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+    """Let every bit of each number change all others: the finaliser of SplitMix64 (Steele, Lea and
+    Flood 2014).
 
     A bijection of the numbers below 2**64.
     """
@@ -34,5 +37,6 @@ def generator(*parts: int | str) -> np.random.Generator:
 
 
 def unit_interval(*parts: int | str) -> float:
-    """Return a hash of the parts as a number in `[0, 1)`, for splits by identity instead of position."""
+    """Return a hash of the parts as a number in `[0, 1)`, for splits by identity instead of
+    position."""
     return seed_for(*parts) / 2**64

@@ -1,8 +1,10 @@
-"""Load of this machine: processor, memory, disk, network and GPUs, sampled to a file of the run folder.
+"""Load of this machine: processor, memory, disk, network and GPUs, sampled to a file of the run
+folder.
 
-The process that does the work samples, not its recipe: on a cluster the recipe is on a login node. Of each machine, one
-process samples. Tracking sends the file, so a sample is no network call of the training process. Names are those that
-MLflow shows as system metrics: `system/cpu_utilization_percentage`, and with several nodes
+The process that does the work samples, not its recipe: on a cluster the recipe is on a login node.
+Of each machine, one process samples. Tracking sends the file, so a sample is no network call of the
+training process. Names are those that MLflow shows as system metrics:
+`system/cpu_utilization_percentage`, and with several nodes
 `system/NODE/cpu_utilization_percentage`.
 """
 
@@ -22,12 +24,14 @@ from bertline.foundation.metrics_log import MetricsLog, read_metrics
 PATTERN = "system*.jsonl"
 """Files of all nodes in a run folder."""
 _MEGABYTE = 1e6  # MLflow's
-# With one of these above 1, the processes of one run are on several nodes, whatever the configuration says.
+# With one of these above 1, the processes of one run are on several nodes, whatever the
+# configuration says.
 _SLURM_COUNTS = ("SLURM_JOB_NUM_NODES", "SLURM_ARRAY_TASK_COUNT")
 
 
 def node_name(num_nodes: int, environment: Mapping[str, str]) -> str | None:
-    """Return the name of this machine in a run of several nodes, Slurm's before the host's; None in a run of one.
+    """Return the name of this machine in a run of several nodes, Slurm's before the host's; None in
+    a run of one.
 
     >>> node_name(1, {}), node_name(2, {"SLURMD_NODENAME": "gpu7"})
     (None, 'gpu7')
@@ -40,11 +44,12 @@ def node_name(num_nodes: int, environment: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def load_sampled(folder: Path, every_s: float, *, node: str | None = None) -> Iterator[None]:
-    """Append the load of this machine to `system.jsonl`, or `system.NODE.jsonl`, until the block ends.
+    """Append the load of this machine to `system.jsonl`, or `system.NODE.jsonl`, until the block
+    ends.
 
-    The rows have the form of `metrics.jsonl`, and steps count on after those that the file has. If another process of
-    this machine samples to the same file, or psutil is not installed, the block runs without. A sample that cannot be
-    written ends the sampling, not the block.
+    The rows have the form of `metrics.jsonl`, and steps count on after those that the file has. If
+    another process of this machine samples to the same file, or psutil is not installed, the block
+    runs without. A sample that cannot be written ends the sampling, not the block.
     """
     name = "system" if node is None else f"system.{node}"
     prefix = "system/" if node is None else f"system/{node}/"

@@ -1,30 +1,35 @@
-"""Significance tests for the difference of two systems, with the noise of seeds and of clustered rows combined.
+"""Significance tests for the difference of two systems, with the noise of seeds and of clustered
+rows combined.
 
-A score has two sources of noise: other seeds give other trained weights, and other rows of the same kind give another
-score. The difference of two means over seeds has the variance
+A score has two sources of noise: other seeds give other trained weights, and other rows of the same
+kind give another score. The difference of two means over seeds has the variance
 
     clusters(A - B) + max(0, seeds(A) + seeds(B) - cells(A) - cells(B))
 
-`clusters` is the variance over clusters of rows of the difference of the means over seeds: shared difficulty cancels,
-and the interaction of seeds and clusters is included. `seeds` is the variance of the seeds' scores divided by their
-number. It also includes that interaction (`cells`), which must not count twice. The variance is at least `seeds`: where
-seeds make opposite errors, their means over seeds are equal on all rows, and `clusters` is 0.
+`clusters` is the variance over clusters of rows of the difference of the means over seeds: shared
+difficulty cancels, and the interaction of seeds and clusters is included. `seeds` is the variance
+of the seeds' scores divided by their number. It also includes that interaction (`cells`), which
+must not count twice. The variance is at least `seeds`: where seeds make opposite errors, their
+means over seeds are equal on all rows, and `clusters` is 0.
 
-Where no row differs from the others, as of a system that is right on all, their spread is 0 and says nothing. By the
-rule of three, up to 3 / N of all rows may differ: with the variance 2 / N², the interval reaches as far.
+Where no row differs from the others, as of a system that is right on all, their spread is 0 and
+says nothing. By the rule of three, up to 3 / N of all rows may differ: with the variance 2 / N²,
+the interval reaches as far.
 
-Few seeds give a poor estimate of `seeds`, often one that is far too small by chance. A t distribution whose degrees of
-freedom follow from the two estimates (Satterthwaite) then counts the rows alone: with two seeds it calls equal systems
-different in up to 13 % of cases. Each part therefore keeps its own quantile of Student's t, and the 95 % interval joins
-them in proportion to their variances. Clusters of unequal size count as fewer clusters (Kish's effective number).
+Few seeds give a poor estimate of `seeds`, often one that is far too small by chance. A t
+distribution whose degrees of freedom follow from the two estimates (Satterthwaite) then counts the
+rows alone: with two seeds it calls equal systems different in up to 13 % of cases. Each part
+therefore keeps its own quantile of Student's t, and the 95 % interval joins them in proportion to
+their variances. Clusters of unequal size count as fewer clusters (Kish's effective number).
 
-References: Two-way clustered variance: Cameron, Gelbach and Miller, "Robust Inference With Multiway Clustering", 2011,
-section 2.2. A quantile for each part: Cochran, "Approximate Significance Levels of the Behrens-Fisher Test", 1964; here
-the squares are joined, as in Graybill and Wang, "Confidence Intervals on Nonnegative Linear Combinations of Variances",
-1980. Unequal clusters: Kish, "Survey Sampling", 1965, section 8.2. Scores that are not means of rows: the jackknife
-over groups of clusters, Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 11. No row that
-differs: Hanley and Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983. How often it is wrong, and
-what it finds: `benchmarks/verdicts.py`.
+References: Two-way clustered variance: Cameron, Gelbach and Miller, "Robust Inference With Multiway
+Clustering", 2011, section 2.2. A quantile for each part: Cochran, "Approximate Significance Levels
+of the Behrens-Fisher Test", 1964; here the squares are joined, as in Graybill and Wang, "Confidence
+Intervals on Nonnegative Linear Combinations of Variances", 1980. Unequal clusters: Kish, "Survey
+Sampling", 1965, section 8.2. Scores that are not means of rows: the jackknife over groups of
+clusters, Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 11. No row that
+differs: Hanley and Lippman-Hand, "If Nothing Goes Wrong, Is Everything All Right?", 1983. How often
+it is wrong, and what it finds: `benchmarks/verdicts.py`.
 """
 
 import dataclasses
@@ -39,18 +44,19 @@ from numpy.typing import NDArray
 Verdict = Literal["better", "worse", "not shown"]
 
 AS_NUMBER: Mapping[Verdict, int] = {"better": 1, "not shown": 0, "worse": -1}
-"""Verdicts in metrics, such as `beats_random_weights`; a comparison without a verdict has no metric."""
+"""Verdicts in metrics, such as `beats_random_weights`; a comparison without a verdict has no
+metric."""
 SIGNIFICANT = 0.05
 POWER = 0.9
 """Probability of detecting a true difference of the size `smallest_visible`."""
 FEWEST_BLOCKS = 6
-"""Minimum number of blocks for a test. With fewer, chance alone gives all blocks the same sign in more than 5 % of
-cases, 2^(1 - B): whatever their spread seems to be, no difference can be shown."""
+"""Minimum number of blocks for a test. With fewer, chance alone gives all blocks the same sign in
+more than 5 % of cases, 2^(1 - B): whatever their spread seems to be, no difference can be shown."""
 NOISE_UNKNOWN = f"how large the noise is was not measured (one seed, or fewer than {FEWEST_BLOCKS} sources of rows)"
 """Part of a message for results without a verdict."""
 MOST_BLOCKS = 200
-"""Maximum number of blocks; more clusters are merged into this many: 199 degrees of freedom widen an interval by only
-0.6 %."""
+"""Maximum number of blocks; more clusters are merged into this many: 199 degrees of freedom widen
+an interval by only 0.6 %."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -60,11 +66,14 @@ class Measured:
     scores: NDArray[np.float64]
     """Score of each seed, [S]."""
     blocks: NDArray[np.float64]
-    """Jackknife pseudo-values, [S, B]: their mean over blocks is about the score, their spread its noise over rows."""
+    """Jackknife pseudo-values, [S, B]: their mean over blocks is about the score, their spread its
+    noise over rows."""
     repeatable: bool
-    """Whether the system is deterministic, so that one run suffices; otherwise one run leaves its spread unknown."""
+    """Whether the system is deterministic, so that one run suffices; otherwise one run leaves its
+    spread unknown."""
     effective_blocks: float | None = None
-    """Number of blocks of equal size that say as much about the noise of rows; None: B, all have the same size."""
+    """Number of blocks of equal size that say as much about the noise of rows; None: B, all have
+    the same size."""
     num_sources: int | None = None
     """Number of independent sources of rows; None: B."""
     sources: str = "rows"
@@ -77,13 +86,15 @@ class Measured:
 
     @property
     def is_testable(self) -> bool:
-        """Whether the noise is known: several seeds or a deterministic system, `FEWEST_BLOCKS`, finite scores."""
+        """Whether the noise is known: several seeds or a deterministic system, `FEWEST_BLOCKS`,
+        finite scores."""
         seeds_known = self.repeatable or len(self.scores) > 1
         finite = np.isfinite(self.scores).all() and np.isfinite(self.blocks).all()
         return bool(seeds_known and self.blocks.shape[1] >= FEWEST_BLOCKS and finite)
 
     def minus(self, other: Self) -> Self:
-        """Return the difference per seed of two systems with paired seeds (one is derived from the other's runs)."""
+        """Return the difference per seed of two systems with paired seeds (one is derived from the
+        other's runs)."""
         return dataclasses.replace(
             self,
             scores=self.scores - other.scores,
@@ -116,7 +127,8 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """Score of one system minus that of another; all fields except the difference are None if the noise is unknown."""
+    """Score of one system minus that of another; all fields except the difference are None if the
+    noise is unknown."""
 
     difference: float
     standard_error: float | None = None
@@ -129,8 +141,8 @@ class Difference:
     smallest_visible: float | None = None
     """Size of a true difference that would be detected in nine of ten repetitions."""
     cause: str | None = None
-    """What to say should nothing be shown: that the seeds, or the rows, whichever are noisier, are too few, and how
-    many are needed."""
+    """What to say should nothing be shown: that the seeds, or the rows, whichever are noisier, are
+    too few, and how many are needed."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -158,7 +170,8 @@ def measured(
     repeatable: bool,
     rows_name: str = "rows",
 ) -> Measured:
-    """Compute the scores, and the contributions of blocks of clusters by the jackknife (leaving out each block).
+    """Compute the scores, and the contributions of blocks of clusters by the jackknife (leaving out
+    each block).
 
     Args:
         statistics: Row statistics [N, K] of each seed, with rows in the same order.
@@ -193,8 +206,9 @@ def measured(
 def compared(first: Measured, second: Measured | None = None, *, same_seeds: bool = False) -> Difference:
     """Compare two systems on the same rows: first minus second, with the noise of seeds and rows.
 
-    Without a second system, the first is compared with 0, which gives the interval of its score. `same_seeds` says that
-    the seeds of the two are paired. Systems that were measured on different blocks of rows raise a ValueError.
+    Without a second system, the first is compared with 0, which gives the interval of its score.
+    `same_seeds` says that the seeds of the two are paired. Systems that were measured on different
+    blocks of rows raise a ValueError.
     """
     if second is not None and first.blocks.shape[1] != second.blocks.shape[1]:
         raise ValueError(f"{first.blocks.shape[1]} and {second.blocks.shape[1]} blocks of rows cannot be compared")
@@ -238,7 +252,8 @@ def outcome(found: Mapping[str, Any], words: Mapping[str, str]) -> str:
 
 
 def adjusted(differences: Sequence[Difference]) -> list[Difference]:
-    """Adjust the p-values, and so the verdicts, of several comparisons: the chance of any false one stays 5 %.
+    """Adjust the p-values, and so the verdicts, of several comparisons: the chance of any false one
+    stays 5 %.
 
     The intervals are not adjusted.
 
@@ -267,11 +282,11 @@ def _tested(difference: float, error: float, degrees: float) -> Difference:
 
 
 def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float, int]]) -> tuple[float, bool]:
-    """Return the degrees of freedom of the t distribution whose square quantile is the weighted mean of the parts', and
-    whether the part of the seeds is the larger one.
+    """Return the degrees of freedom of the t distribution whose square quantile is the weighted
+    mean of the parts', and whether the part of the seeds is the larger one.
 
-    The weight of the seeds is their share of the variance, their interaction with rows included: it is small by chance
-    only if all of it is.
+    The weight of the seeds is their share of the variance, their interaction with rows included: it
+    is small by chance only if all of it is.
     """
     from scipy.special import stdtridf, stdtrit
 
@@ -279,7 +294,8 @@ def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float
     if seeds <= 1e-12 * variance:
         return row_degrees, False
     share = seeds / variance
-    # Welch for two systems; the square of a variance estimate with f degrees is (f + 2) / f times too large on average.
+    # Welch for two systems; the square of a variance estimate with f degrees is (f + 2) / f times
+    # too large on average.
     seed_degrees = seeds**2 / sum(of_system**2 / (known + 2) for of_system, known in of_seeds) - 2
     seed_degrees = min(seed_degrees, sum(known for _, known in of_seeds))
     rows_t, seeds_t = (float(stdtrit(degrees, 1 - SIGNIFICANT / 2)) for degrees in (row_degrees, seed_degrees))
@@ -289,14 +305,16 @@ def _degrees(variance: float, row_degrees: float, of_seeds: Sequence[tuple[float
 
 
 def _cell_variance(system: Measured) -> float:
-    """Return the part of the variance of the mean over seeds that comes from the interaction of seeds and blocks."""
+    """Return the part of the variance of the mean over seeds that comes from the interaction of
+    seeds and blocks."""
     blocks, (num_seeds, num_blocks) = system.blocks, system.blocks.shape
     left = blocks - blocks.mean(axis=0) - blocks.mean(axis=1, keepdims=True) + blocks.mean()
     return float((left**2).sum()) / ((num_seeds - 1) * (num_blocks - 1)) / num_blocks / num_seeds
 
 
 def _blocks(clusters: Sequence[str]) -> NDArray[np.int64]:
-    """Return the block of each row; clusters are assigned to blocks in turn, in the order of their first row.
+    """Return the block of each row; clusters are assigned to blocks in turn, in the order of their
+    first row.
 
     >>> _blocks(["a", "b", "a", "c"]).tolist()
     [0, 1, 0, 2]

@@ -30,5 +30,6 @@ class Work:
 
     @property
     def shards(self) -> Path:
-        """Folder of what `engine` makes of shards, from which a killed run resumes; removed when the stage is done."""
+        """Folder of what `engine` makes of shards, from which a killed run resumes; removed when
+        the stage is done."""
         return self.folder / "shards"

@@ -1,4 +1,5 @@
-"""Data and device of a sweep process: each arm's rows, encoded with its own tokenizer, and the task's teacher."""
+"""Data and device of a sweep process: each arm's rows, encoded with its own tokenizer, and the
+task's teacher."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +47,8 @@ class SweepJob:
     pretrain_folder: Path
     """Folder of the pipeline's own encoder and tokenizer, in Hugging Face format."""
     run_folder: Path
-    """Folder of work in progress: outcomes, events, at the end `result/`. Its name is part of the studies' names."""
+    """Folder of work in progress: outcomes, events, at the end `result/`. Its name is part of the
+    studies' names."""
     studies_url: str
     """URL of the database with the studies of all tasks (see `TrackingConfig.studies_url`)."""
 
@@ -57,8 +59,8 @@ class SweepJob:
 
     @classmethod
     def of(cls, work: Work) -> Self:
-        """Return the job of a run folder, whose inputs are `tasks` (this task's rows) and, if the task starts from the
-        pipeline's encoder, `pretrain`."""
+        """Return the job of a run folder, whose inputs are `tasks` (this task's rows) and, if the
+        task starts from the pipeline's encoder, `pretrain`."""
         config, name = work.config, str(work.task_name)
         return cls(
             task_name=name,
@@ -86,7 +88,8 @@ class EncoderStart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedSweep:
-    """A sweep job with everything that is decided before the first trial; identical in every process."""
+    """A sweep job with everything that is decided before the first trial; identical in every
+    process."""
 
     job: SweepJob
     starts: Mapping[Arm, EncoderStart]
@@ -137,7 +140,8 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
 
 
 def refuse_same_encoders(key: str, named: Iterable[tuple[str, Path]]) -> None:
-    """Check that no encoder (a name under `key`, and a folder) is there twice, by other names or as a copy.
+    """Check that no encoder (a name under `key`, and a folder) is there twice, by other names or as
+    a copy.
 
     Raises:
         ConfigError: Two are the same.
@@ -165,13 +169,15 @@ def led_by(arm: Arm, by_arm: Mapping[Arm, _Of]) -> dict[Arm, _Of]:
 
 LENGTHS = ("max_length", "query_max_length")
 """Task fields that limit the number of tokens of a sequence."""
-# What decides what a teacher and its student read and what their outputs mean; other settings may differ.
+# What decides what a teacher and its student read and what their outputs mean; other settings may
+# differ.
 _SHARED = ("kind", "head", "multi_label", "low", "high", "similarity", "shared_tokens", "word_case")
 _SOFT_TARGETS = "soft_targets.npy"
 
 
 class Teacher:
-    """A fine-tuned model of the task `kind` as the student reads it, of any family with the student's `tokenizer`."""
+    """A fine-tuned model of the task `kind` as the student reads it, of any family with the
+    student's `tokenizer`."""
 
     def __init__(self, folder: Path, kind: TaskKind[Any, Any, Any], tokenizer: Tokenizer) -> None:
         self.folder, self.kind, self.finished = folder, kind, read_teacher(folder)
@@ -199,7 +205,8 @@ class Teacher:
             )
 
     def soft_targets(self, encoded: Any, machine: Machine, place: Path) -> NDArray[np.float32]:
-        """Return the soft targets of rows, from a folder that the first call of all processes writes."""
+        """Return the soft targets of rows, from a folder that the first call of all processes
+        writes."""
         if not place.exists():
             say(f"{place.name}: the teacher computes its soft targets")
             soft = self.kind.soft_targets(self._model(machine), encoded, replace(machine, precision="fp32"))
@@ -217,7 +224,8 @@ class Teacher:
 
 
 class ArmBench:
-    """Task data of one arm: the rows of each split and their encoding, loaded once; with a teacher its soft targets."""
+    """Task data of one arm: the rows of each split and their encoding, loaded once; with a teacher
+    its soft targets."""
 
     def __init__(self, job: SweepJob, start: EncoderStart, machine: Machine, teacher: str | None = None) -> None:
         self._job, self.start, self._machine = job, start, machine
@@ -247,7 +255,8 @@ class ArmBench:
 
 
 class Bench:
-    """Data and machine of a sweep in one process, whose number on this machine, `worker`, selects its device."""
+    """Data and machine of a sweep in one process, whose number on this machine, `worker`, selects
+    its device."""
 
     def __init__(self, plan: PlannedSweep, *, worker: int = 0) -> None:
         self.plan = plan
@@ -274,7 +283,8 @@ class Bench:
         bench = self.arm(arm)
         config = with_params(self.plan.fine_tuning, params)
         if arm == "random_weights" and "layer_decay" not in params:
-            # Lower rates in lower layers preserve what pretraining learned; random weights have nothing to preserve.
+            # Lower rates in lower layers preserve what pretraining learned; random weights have
+            # nothing to preserve.
             config = replace(config, layer_decay=1.0)
         return FineTuningJob(
             kind=bench.kind,
@@ -292,7 +302,8 @@ class Bench:
         )
 
     def out_of_fold(self, arm: Arm, params: Params, *, seed: int, title: str) -> DevOutcome:
-        """Return the outcome on all rows of predictions by models that were trained on the other folds."""
+        """Return the outcome on all rows of predictions by models that were trained on the other
+        folds."""
         bench, run = self.arm(arm), self.run(arm, params, num_train_rows=None, seed=seed)
         rows, exact = run.train.rows, replace(self.machine, precision="fp32")
         predictions: Any = None
@@ -310,7 +321,8 @@ class Bench:
 
 
 def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
-    """Return the task kind for an encoder, with lengths limited to the encoder's number of positions."""
+    """Return the task kind for an encoder, with lengths limited to the encoder's number of
+    positions."""
     labels = read_task_manifest(job.task_folder)["labels"]
     positions = Checkpoint.open(start.folder).config.max_position_embeddings
     lengths = {name: min(getattr(job.task, name), positions) for name in LENGTHS if hasattr(job.task, name)}
@@ -330,8 +342,8 @@ def test_splits(job: SweepJob) -> list[SplitName]:
 
 
 def split_sizes(job: SweepJob) -> dict[str, int]:
-    """Return the number of rows of each split; for train, of the rows that the sweep trains on. With folds, train and
-    dev are the same rows."""
+    """Return the number of rows of each split; for train, of the rows that the sweep trains on.
+    With folds, train and dev are the same rows."""
     counts: dict[str, int] = read_task_manifest(job.task_folder)["counts"]
     if has_folds(job):
         return {**counts, **dict.fromkeys(("train", "dev"), counts["train"] + counts["dev"])}
@@ -341,9 +353,11 @@ def split_sizes(job: SweepJob) -> dict[str, int]:
 
 
 def num_sweep_workers(runtime: RuntimeConfig) -> int:
-    """Return how many processes share a sweep: `runtime.sweep_workers`, else one for each visible CUDA device.
+    """Return how many processes share a sweep: `runtime.sweep_workers`, else one for each visible
+    CUDA device.
 
-    On a CPU it is 2, whatever its cores: each worker loads the rows and an encoder, and not all memory grows with them.
+    On a CPU it is 2, whatever its cores: each worker loads the rows and an encoder, and not all
+    memory grows with them.
     """
     if runtime.sweep_workers is not None:
         return runtime.sweep_workers
@@ -353,10 +367,12 @@ def num_sweep_workers(runtime: RuntimeConfig) -> int:
 
 
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
-    """Return the runtime of one worker: one device, one thread unless configured otherwise, no compilation.
+    """Return the runtime of one worker: one device, one thread unless configured otherwise, no
+    compilation.
 
-    Runs are short, of many shapes, so compilation does not pay. Threads affect how sums are rounded, so their default
-    depends neither on cores nor on workers. Fine-tuning packs no rows, so `varlen` attention becomes `auto`.
+    Runs are short, of many shapes, so compilation does not pay. Threads affect how sums are
+    rounded, so their default depends neither on cores nor on workers. Fine-tuning packs no rows, so
+    `varlen` attention becomes `auto`.
     """
     attention = runtime.attention
     if attention == "varlen":

@@ -1,8 +1,9 @@
-"""Labels that look wrong: models that did not see a row find its label much less likely than another.
+"""Labels that look wrong: models that did not see a row find its label much less likely than
+another.
 
-Confident learning (Northcutt et al., arXiv 1911.00068, section 3): a row counts for the likeliest of the labels that
-reach their own threshold, the mean probability that their rows give them. Those that count for another label than
-their own are ranked by the probability of their own.
+Confident learning (Northcutt et al., arXiv 1911.00068, section 3): a row counts for the likeliest
+of the labels that reach their own threshold, the mean probability that their rows give them. Those
+that count for another label than their own are ranked by the probability of their own.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from bertline.tasks.stored_rows import TextRows
 _MOST_DECISIONS = 500_000
 """Maximum number of rows times labels that are predicted out of fold."""
 _FEWEST_ROWS, _FEWEST_OF_LABEL = 100, 10
-"""Of fewer rows in all, or sources of rows with a label, nothing is claimed: no model could know the label."""
+"""Of fewer rows in all, or sources of rows with a label, nothing is claimed: no model could know
+the label."""
 _TIMES_AS_LIKELY = 3.0
-"""How much likelier another label has to be: to weak models another is a little likelier for many right rows."""
+"""How much likelier another label has to be: to weak models another is a little likelier for many
+right rows."""
 _WORDS, _VECTORS = LinearModel("linear_svm", 1.0), LinearModel("logistic_regression", 1.0)
 
 
 def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None) -> NDArray[np.float32]:
-    """Return the probabilities [N, labels] of rows, each by linear models that did not see it: on n-grams of words and
-    on an encoder's vectors, averaged, because they err on other rows."""
+    """Return the probabilities [N, labels] of rows, each by linear models that did not see it: on
+    n-grams of words and on an encoder's vectors, averaged, because they err on other rows."""
     found = np.zeros((len(rows), num_labels), dtype=np.float32)
     read = None if encoder is None else encoder.choices([])["mean"]
     vectors = None if read is None else of_both_texts([unit(read(texts)) for texts in columns(rows)])
@@ -47,8 +50,9 @@ def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None) 
 
 
 def doubtful_labels(rows: TextRows, labels: Sequence[str], encoder: FrozenEncoder | None) -> list[dict[str, Any]]:
-    """Return those of the first train rows whose label looks wrong, the likeliest first: id (file and line), texts,
-    `gold`, the `predicted` label with its probability (`score`) and that of the given one (`score_of_gold`)."""
+    """Return those of the first train rows whose label looks wrong, the likeliest first: id (file
+    and line), texts, `gold`, the `predicted` label with its probability (`score`) and that of the
+    given one (`score_of_gold`)."""
     if len(rows) < _FEWEST_ROWS or len(set(rows.sources())) < _FEWEST_OF_LABEL:
         return []
     rows = rows.first(min(MOST_ROWS, max(_MOST_DECISIONS // len(labels), _FEWEST_ROWS), num_rows_read(rows, "word")))
@@ -56,7 +60,8 @@ def doubtful_labels(rows: TextRows, labels: Sequence[str], encoder: FrozenEncode
 
 
 def ranked(rows: TextRows, labels: Sequence[str], probabilities: NDArray[np.floating[Any]]) -> list[dict[str, Any]]:
-    """Return the rows whose label looks wrong by their probabilities [N, labels]; see `doubtful_labels`."""
+    """Return the rows whose label looks wrong by their probabilities [N, labels]; see
+    `doubtful_labels`."""
     gold, counts = rows.labels, np.bincount(rows.labels, minlength=len(labels))
     labels_of_sources = {*zip(rows.sources(), gold.tolist(), strict=True)}
     is_known = np.bincount([label for _, label in labels_of_sources], minlength=len(labels)) >= _FEWEST_OF_LABEL

@@ -1,7 +1,8 @@
-"""Few labelled rows: train and dev are one set, and each of its rows is predicted by models that did not see it.
+"""Few labelled rows: train and dev are one set, and each of its rows is predicted by models that
+did not see it.
 
-A dev of five or fifty rows chooses nothing, and rows kept for it are missed in training. Choices are made on the
-predictions of five folds; the models that are scored on test learn from all rows.
+A dev of five or fifty rows chooses nothing, and rows kept for it are missed in training. Choices
+are made on the predictions of five folds; the models that are scored on test learn from all rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 NUM_FOLDS = 5
 CALIBRATION: SplitName = "calibration"
-"""The half of dev that chooses nothing, and tells which labels are likely enough for a set (`LabelSets`)."""
+"""The half of dev that chooses nothing, and tells which labels are likely enough for a set
+(`LabelSets`)."""
 STEPS_IN_A_FOLD = 40
 """Number of optimizer steps of a model that predicts a fold: enough to tell methods apart."""
 
@@ -44,14 +46,15 @@ def has_one_label(task: BaseTaskConfig) -> bool:
 
 
 def calibration_split(job: SweepJob) -> SplitName:
-    """Return the split of the scores of `LabelSets`: `CALIBRATION`, or where half of dev is too little, `dev`."""
+    """Return the split of the scores of `LabelSets`: `CALIBRATION`, or where half of dev is too
+    little, `dev`."""
     half, fewest = read_task_manifest(job.task_folder)["counts"]["dev"] // 2, job.sweep.calibration_rows
     return CALIBRATION if has_one_label(job.task) and 0 < fewest <= half and not has_folds(job) else "dev"
 
 
 def rows_of(job: SweepJob, kind: TaskKind[Any, Any, Any], split: SplitName) -> Any:
-    """Return the rows of a split; with folds, `train` and `dev` are both of all their rows, and where half of dev is
-    set aside, `dev` is the other half."""
+    """Return the rows of a split; with folds, `train` and `dev` are both of all their rows, and
+    where half of dev is set aside, `dev` is the other half."""
     if split in ("train", "dev") and has_folds(job):
         return kind.read(job.task_folder, "train").joined(kind.read(job.task_folder, "dev"))
     if split not in ("dev", CALIBRATION) or calibration_split(job) == "dev":

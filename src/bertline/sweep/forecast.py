@@ -1,4 +1,5 @@
-"""How long a sweep will take: some steps of its own shape are measured, and the rest follows from the plan."""
+"""How long a sweep will take: some steps of its own shape are measured, and the rest follows from
+the plan."""
 
 import itertools
 import math
@@ -23,17 +24,18 @@ from bertline.sweep.repetitions import methods_tried
 from bertline.training.groupwise import clip_gradients
 
 _MOST_ROWS, _MEASURED_STEPS = 2_000, 4
-# Measured on two cores of an AMD EPYC with MiniLM: seconds that do not depend on the rows (static vectors, report, ONNX
-# files), and seconds of the simple methods for a row.
+# Measured on two cores of an AMD EPYC with MiniLM: seconds that do not depend on the rows (static
+# vectors, report, ONNX files), and seconds of the simple methods for a row.
 _REST_S, _ROW_S = 30.0, 0.01
 _PADDING = 2.0  # batches of contrast are of texts of all lengths
 
 
 def with_forecast(plan: PlannedSweep) -> PlannedSweep:
-    """Say how long the rest of a command will take that has read its rows, and return the plan with its end.
+    """Say how long the rest of a command will take that has read its rows, and return the plan with
+    its end.
 
-    The method that will do best is not known: on folds of few rows it is taken to be `contrastive`, else the mean of
-    that and `full` is taken.
+    The method that will do best is not known: on folds of few rows it is taken to be `contrastive`,
+    else the mean of that and `full` is taken.
     """
     job, sizes, sweep = plan.job, split_sizes(plan.job), plan.job.sweep
     num_seeds = sweep.num_seeds + 4 * sweep.num_label_efficiency_seeds * sweep.label_curve  # the curve has four sizes

@@ -1,6 +1,8 @@
-"""What twice the labels would buy: a power law through the errors of models that learned from shares of the rows.
+"""What twice the labels would buy: a power law through the errors of models that learned from
+shares of the rows.
 
-Errors fall about as a * n^-b with the number n of rows (Hestness et al., arXiv 1712.00409, section 3).
+Errors fall about as a * n^-b with the number n of rows (Hestness et al., arXiv 1712.00409, section
+3).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ def curve_sizes(num_rows: int) -> list[int]:
 
 
 def drawn(rows: Any, size: int, seed: int, draw: int) -> NDArray[np.int64]:
-    """Return the indices of a draw of rows, in which a label has its share; a larger draw contains the smaller."""
+    """Return the indices of a draw of rows, in which a label has its share; a larger draw contains
+    the smaller."""
     order, labels = generator(seed, "label curve", draw).permutation(len(rows)), getattr(rows, "labels", None)
     if isinstance(labels, np.ndarray) and labels.ndim == 1:
         order = order[np.argsort(labels[order], kind="stable")]
@@ -33,11 +36,13 @@ def drawn(rows: Any, size: int, seed: int, draw: int) -> NDArray[np.int64]:
 
 
 def fitted_curve(points: Sequence[tuple[int, float]], metric: str, num_test_rows: int) -> dict[str, Any]:
-    """Fit the law to pairs of a number of rows, of at least three, and a test score, as a line through logarithms.
+    """Fit the law to pairs of a number of rows, of at least three, and a test score, as a line
+    through logarithms.
 
     Returns:
-        `a` and `b` of the error (what the score lacks to the best possible one), the 95 % `interval_of_b` and, if that
-        is above 0, what the score gains by twice the rows (`gain`), at b and at the ends of its interval.
+        `a` and `b` of the error (what the score lacks to the best possible one), the 95 %
+        `interval_of_b` and, if that is above 0, what the score gains by twice the rows (`gain`), at
+        b and at the ends of its interval.
     """
     num_rows, scores = np.array(points, dtype=np.float64).T
     most = num_rows.max()
@@ -53,8 +58,9 @@ def fitted_curve(points: Sequence[tuple[int, float]], metric: str, num_test_rows
 def label_curve(
     table: Sequence[Mapping[str, Any]], titles: Mapping[str, str], metric: str, num_test_rows: int
 ) -> dict[str, Any]:
-    """Return the laws (`curves`) of the systems of `titles` that have five sizes in a table of `rows`, `arm` and `test`
-    scores, and a `sentence` on what twice the labels would buy; it is empty if that is shown for none."""
+    """Return the laws (`curves`) of the systems of `titles` that have five sizes in a table of
+    `rows`, `arm` and `test` scores, and a `sentence` on what twice the labels would buy; it is
+    empty if that is shown for none."""
     curves, gains = {}, []
     for name, title in titles.items():
         points = [(row["rows"], score) for row in table if row["arm"] == name for score in row["test"]]

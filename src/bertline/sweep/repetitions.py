@@ -1,8 +1,9 @@
-"""Second half of a sweep: train the best configurations over seeds, choose the winner on dev, then score test.
+"""Second half of a sweep: train the best configurations over seeds, choose the winner on dev, then
+score test.
 
-The candidates are trained over seeds and compared on dev; their models are kept. Once the winner of each arm is known,
-nothing else is chosen: only the winner's models are scored on test, once each. A seed that diverges has no model and no
-score; it is counted and reported.
+The candidates are trained over seeds and compared on dev; their models are kept. Once the winner of
+each arm is known, nothing else is chosen: only the winner's models are scored on test, once each. A
+seed that diverges has no model and no score; it is counted and reported.
 """
 
 import hashlib
@@ -61,8 +62,8 @@ class Repetition:
     arm: Arm
     params: Params
     kind: Literal["seed", "label_efficiency", "label_curve", "folds"]
-    """`label_curve`: on a draw of the rows, which `seed` numbers. `folds`: models that each leave a fold out; its
-    outcome on dev is that of all rows."""
+    """`label_curve`: on a draw of the rows, which `seed` numbers. `folds`: models that each leave a
+    fold out; its outcome on dev is that of all rows."""
     number: int
     """Number of the run, unique within its arm and kind."""
     candidate: int
@@ -77,14 +78,14 @@ class Repetition:
         return job.run_folder / "seeds" / f"{self.arm}-{self.kind}-{self.number}-{digest}"
 
     def outcome(self, job: SweepJob) -> dict[str, Any]:
-        """Return the outcome of training, in its precision: `dev` (all scores), by which candidates are compared,
-        `curve`, `calibration`, `cut_rows`, `time_s`, and `test` for label efficiency. A run that `diverged` has only
-        `time_s`."""
+        """Return the outcome of training, in its precision: `dev` (all scores), by which candidates
+        are compared, `curve`, `calibration`, `cut_rows`, `time_s`, and `test` for label efficiency.
+        A run that `diverged` has only `time_s`."""
         return read_json(self.folder(job) / OUTCOME)
 
     def reading(self, job: SweepJob) -> dict[str, Any]:
-        """Return the results of the model as served: `calibration`, `scores` by split, `degenerate`, `details`,
-        `cut_rows`."""
+        """Return the results of the model as served: `calibration`, `scores` by split,
+        `degenerate`, `details`, `cut_rows`."""
         return read_json(self.folder(job) / TEST / READING)
 
     def diverged(self, job: SweepJob) -> bool:
@@ -92,24 +93,27 @@ class Repetition:
         return bool(self.outcome(job)["diverged"])
 
     def cut_rows(self, job: SweepJob) -> dict[str, int]:
-        """Return the number of truncated rows by split, and of truncated documents of a collection (`DOCUMENTS`)."""
+        """Return the number of truncated rows by split, and of truncated documents of a collection
+        (`DOCUMENTS`)."""
         return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
 
     def dev_outcome(self, job: SweepJob) -> DevOutcome:
-        """Return the outcome on dev of a run that kept the statistics of rows: of `seed` and `folds`."""
+        """Return the outcome on dev of a run that kept the statistics of rows: of `seed` and
+        `folds`."""
         outcome = self.outcome(job)
         statistics_of_rows = np.load(self.folder(job) / f"dev_{STATISTICS}", allow_pickle=False)
         return DevOutcome(outcome["dev"], outcome["calibration"], statistics_of_rows)
 
     def array(self, job: SweepJob, name: str, split: SplitName) -> NDArray[Any]:
-        """Return a saved array of the model as served: `STATISTICS` of rows, [N, K], of dev or a test split; `RANKING`,
-        [N, K], the documents found for each query, which only the arm `encoder` on retrieval has."""
+        """Return a saved array of the model as served: `STATISTICS` of rows, [N, K], of dev or a
+        test split; `RANKING`, [N, K], the documents found for each query, which only the arm
+        `encoder` on retrieval has."""
         return np.load(self.folder(job) / TEST / file_of(name, split), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
-    """Plan the best configurations of each arm over `num_seeds` seeds (from random weights over at most
-    `random_weights_seeds`), or one run if nothing is random."""
+    """Plan the best configurations of each arm over `num_seeds` seeds (from random weights over at
+    most `random_weights_seeds`), or one run if nothing is random."""
     job = plan.job
     planned: list[Repetition] = []
     for arm, points in candidates.items():
@@ -124,8 +128,8 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
 
 
 def possible_methods(plan: PlannedSweep) -> tuple[str, ...]:
-    """Return the methods by which a task can be learned: others than `full` are for few rows with one label each, or
-    with a number, by which contrast cannot pair them."""
+    """Return the methods by which a task can be learned: others than `full` are for few rows with
+    one label each, or with a number, by which contrast cannot pair them."""
     task = plan.job.task
     if task.teacher or split_sizes(plan.job)["train"] > _MOST_ROWS:
         return ("full",)
@@ -134,7 +138,8 @@ def possible_methods(plan: PlannedSweep) -> tuple[str, ...]:
 
 
 def check_method(plan: PlannedSweep) -> None:
-    """Check that a task can have the methods that are asked for instead of `full`, and that early stopping has a dev.
+    """Check that a task can have the methods that are asked for instead of `full`, and that early
+    stopping has a dev.
 
     Raises:
         ConfigError: One cannot be had.
@@ -157,7 +162,8 @@ def check_method(plan: PlannedSweep) -> None:
 
 
 def methods_tried(plan: PlannedSweep, points: Mapping[Arm, list[Params]]) -> list[Repetition]:
-    """Plan one run of each method for each encoder, of its best point for `full`; empty for `full` alone."""
+    """Plan one run of each method for each encoder, of its best point for `full`; empty for `full`
+    alone."""
     task, possible = plan.job.task, possible_methods(plan)
     methods = [method for method in plan.job.sweep.methods if method in possible]
     if methods == ["full"] or plan.fine_tuning.method != "full":
@@ -174,11 +180,12 @@ def methods_tried(plan: PlannedSweep, points: Mapping[Arm, list[Params]]) -> lis
 def with_best_methods(
     plan: PlannedSweep, points: Mapping[Arm, list[Params]], tried: Sequence[Repetition]
 ) -> tuple[dict[Arm, list[Params]], list[str]]:
-    """Return the points of each arm, those of an encoder by its best method on dev, the first of equals, and a sentence
-    for each choice.
+    """Return the points of each arm, those of an encoder by its best method on dev, the first of
+    equals, and a sentence for each choice.
 
-    `full` has to be ahead by more than the standard error of a share of so many rows, on folds by two: it trains most,
-    what it has more on a few rows is mostly chance, and its steps in a fold are a fraction of those that follow.
+    `full` has to be ahead by more than the standard error of a share of so many rows, on folds by
+    two: it trains most, what it has more on a few rows is mostly chance, and its steps in a fold
+    are a fraction of those that follow.
     """
     job, chosen, sentences = plan.job, dict(points), []
     for arm, of_arm in itertools.groupby(tried, lambda one: one.arm):
@@ -209,8 +216,8 @@ def folds_needed(plan: PlannedSweep, candidates: Sequence[Repetition]) -> list[R
 
 
 def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]]) -> list[Repetition]:
-    """Plan the chosen configurations of the encoder and of random weights at the other training sizes, and that of the
-    encoder for the label curve."""
+    """Plan the chosen configurations of the encoder and of random weights at the other training
+    sizes, and that of the encoder for the label curve."""
     task, sweep = plan.job.task, plan.job.sweep
     available = read_task_manifest(plan.job.task_folder)["counts"]["train"]
     main = min(task.num_train_rows or available, available)
@@ -235,14 +242,16 @@ def repetition_slots(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> l
         config = with_params(plan.fine_tuning, repetition.params)
         return _ORDER.index(config.method), -(repetition.num_train_rows or 1) * config.num_epochs
 
-    # Frozen vectors take a moment. Then longest first, so that at the end no worker runs a long one while others idle.
+    # Frozen vectors take a moment. Then longest first, so that at the end no worker runs a long one
+    # while others idle.
     ordered = sorted(repetitions, key=order)
     places = [(one.folder(plan.job) / OUTCOME).relative_to(plan.job.run_folder).as_posix() for one in ordered]
     return [Slot(place, attributes={_REPETITION: asdict(one)}) for place, one in zip(places, ordered, strict=True)]
 
 
 def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
-    """Fine-tune the repetition of a trial, if it has no outcome; return its score on dev, NaN if it diverged."""
+    """Fine-tune the repetition of a trial, if it has no outcome; return its score on dev, NaN if it
+    diverged."""
     repetition, job = Repetition(**trial.user_attrs[_REPETITION]), bench.job
     if not (repetition.folder(job) / OUTCOME).exists():
         message, left_s = _train(bench, repetition), (bench.plan.ends_s or 0.0) - time.time()
@@ -257,8 +266,8 @@ def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
     """Choose the winning configuration of each arm, and return its finished repetitions.
 
-    The winner has the fewest diverged seeds, then the best mean on dev over the finished ones; among equals, the first
-    wins. An arm without a finished repetition has no winner.
+    The winner has the fewest diverged seeds, then the best mean on dev over the finished ones;
+    among equals, the first wins. An arm without a finished repetition has no winner.
     """
     job, metric = plan.job, plan.job.task.metric
     chosen: dict[Arm, list[Repetition]] = {}
@@ -294,7 +303,8 @@ def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
 
 
 def read_tests(bench: Bench, chosen: dict[Arm, list[Repetition]]) -> None:
-    """Score the winners' models on the test splits, once each, and delete all models but the encoder's best."""
+    """Score the winners' models on the test splits, once each, and delete all models but the
+    encoder's best."""
     job, best = bench.job, best_seed(bench.plan, chosen["encoder"])
     for repetition in (repetition for seeds in chosen.values() for repetition in seeds):
         if not (repetition.folder(job) / TEST / READING).exists():
@@ -315,13 +325,15 @@ def write_repetition_events(job: SweepJob, repetitions: Sequence[Repetition]) ->
 
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
-    """Return whether seeds can differ; they cannot if a pretrained encoder is scored without training."""
+    """Return whether seeds can differ; they cannot if a pretrained encoder is scored without
+    training."""
     config = with_params(plan.fine_tuning, params)
     return plan.start_of(arm).weights == "random" or (config.num_epochs > 0 and config.method != "frozen")
 
 
 def _train(bench: Bench, repetition: Repetition) -> str:
-    """Fine-tune a repetition, of `folds` a model for each, write its outcome, and return the progress message."""
+    """Fine-tune a repetition, of `folds` a model for each, write its outcome, and return the
+    progress message."""
     job, arm, place = bench.job, bench.arm(repetition.arm), repetition.folder(bench.job)
     started, metric, saved = time.monotonic(), job.task.metric, job.checkpoints / place.name
     name = _name(bench, repetition)
@@ -378,7 +390,8 @@ def _name(bench: Bench, repetition: Repetition) -> str:
 
 
 def _run_of(bench: Bench, repetition: Repetition, seed: int) -> FineTuningJob:
-    """Return the fine-tuning of a repetition; that for the label curve learns from a draw of the rows."""
+    """Return the fine-tuning of a repetition; that for the label curve learns from a draw of the
+    rows."""
     num_rows = repetition.num_train_rows
     if repetition.kind != "label_curve" or num_rows is None:
         return bench.run(repetition.arm, repetition.params, num_train_rows=num_rows, seed=seed)
@@ -389,13 +402,15 @@ def _run_of(bench: Bench, repetition: Repetition, seed: int) -> FineTuningJob:
 
 
 def _read_test(bench: Bench, repetition: Repetition, best: Repetition) -> str:
-    """Score a saved model on test, write its predictions if it is the best, and return the progress message."""
+    """Score a saved model on test, write its predictions if it is the best, and return the progress
+    message."""
     job, arm = bench.job, bench.arm(repetition.arm)
     longest = int(arm.kind.lengths(arm.split("test").encoded).max(initial=1))
     device = attention_device(bench.machine.device, bench.machine.precision)
     attention = choose_attention(bench.runtime.attention, device, longest)
     model = arm.kind.load_model(repetition.folder(job) / MODEL, attention=attention.kind).to(bench.machine.device)
-    # In fp32, as a loaded model computes, so that the reported scores are those of the model as served.
+    # In fp32, as a loaded model computes, so that the reported scores are those of the model as
+    # served.
     exact = replace(bench.machine, precision="fp32")
     dev, is_search = arm.split("dev"), isinstance(arm.kind, Retrieval) and repetition.arm == best.arm
     of_training = repetition.dev_outcome(job)

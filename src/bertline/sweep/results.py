@@ -48,8 +48,8 @@ from bertline.tokenization.storage import copy_tokenizer
 ENCODER, COMBINED = "encoder", "combined"
 """`combined` is computed from the encoder's runs, so the seeds of the two are paired."""
 System = tuple[Sequence[NDArray[np.float64]], bool]
-"""Row statistics [N, K] of each seed of an arm or a baseline on one split, and whether it is deterministic, so that one
-run suffices."""
+"""Row statistics [N, K] of each seed of an arm or a baseline on one split, and whether it is
+deterministic, so that one run suffices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class Comparisons:
     measured: dict[str, verdicts.Measured]
 
     def interval(self, name: str, metric: str) -> tuple[float, float] | None:
-        """Return the 95 % confidence interval of a system's mean score; None if its noise is unknown."""
+        """Return the 95 % confidence interval of a system's mean score; None if its noise is
+        unknown."""
         found, (worst, best) = verdicts.compared(self.measured[name]).interval, score_range(metric)
         return found and (max(found[0], worst), min(found[1], best))
 
@@ -107,7 +108,8 @@ def _systems(
 
 
 def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, verdicts.Measured]:
-    # Row statistics have the same meaning in every arm (only the encoding differs), so one task kind scores them all.
+    # Row statistics have the same meaning in every arm (only the encoding differs), so one task
+    # kind scores them all.
     kind = kind_of(plan.job, plan.starts["encoder"])
     sources = rows_of(plan.job, kind, split).sources()
     return {
@@ -117,8 +119,9 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
 
 
 def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], verdicts.Difference]) -> dict[str, Any]:
-    """Return the `encoders` part of result.json, which is empty for one encoder: the comparison on test of every two
-    (`pairs`, `first` minus `second`), `tables` of the encoders and of the pairs, and a `sentence` on the exported one.
+    """Return the `encoders` part of result.json, which is empty for one encoder: the comparison on
+    test of every two (`pairs`, `first` minus `second`), `tables` of the encoders and of the pairs,
+    and a `sentence` on the exported one.
     """
     if not pairs:
         return {"pairs": [], "tables": [], "sentence": ""}
@@ -148,18 +151,20 @@ def encoders_part(result: Mapping[str, Any], pairs: Mapping[tuple[str, str], ver
 
 
 def noise_of_difference(first: verdicts.Measured, second: verdicts.Measured) -> float:
-    """Return the standard error of a difference; 0 if it is unknown, or both are right on the same rows."""
+    """Return the standard error of a difference; 0 if it is unknown, or both are right on the same
+    rows."""
     low, high = verdicts.compared(first, second).interval or (0, 0)
     return 0.0 if np.allclose(first.blocks, second.blocks) else (high - low) / 4
 
 
 def winner_part(result: Mapping[str, Any], saved: str | None, noise: float) -> dict[str, Any]:
-    """Return the `winner` part of result.json: the `name` of what is exported, the encoder or the baseline that is
-    `saved` if it does better on dev, and a `sentence` if that or a method that no folder holds does.
+    """Return the `winner` part of result.json: the `name` of what is exported, the encoder or the
+    baseline that is `saved` if it does better on dev, and a `sentence` if that or a method that no
+    folder holds does.
 
-    The baseline must be ahead by more than `noise`, the standard error of the difference: of many settings of simple
-    methods one is often as good by chance. Without noise, as where both are right on the same rows, the cheaper of
-    equals is taken.
+    The baseline must be ahead by more than `noise`, the standard error of the difference: of many
+    settings of simple methods one is often as good by chance. Without noise, as where both are
+    right on the same rows, the cheaper of equals is taken.
     """
     encoder, baselines, metric = result["arms"][ENCODER], result["baselines"], metric_name(result["metric"])
     where = "on the folds" if result["folds"] else "on dev"
@@ -198,8 +203,9 @@ def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None
 
 
 def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str, Any]:
-    """Return the `conclusion` part of result.json: `opponent` (a name, or None), its `title`, how `encoder` and, if it
-    was run, `combined` compare with it, and the `sentence` of the report, the model card and the terminal."""
+    """Return the `conclusion` part of result.json: `opponent` (a name, or None), its `title`, how
+    `encoder` and, if it was run, `combined` compare with it, and the `sentence` of the report, the
+    model card and the terminal."""
     name = strongest_opponent(result["baselines"])
     if name is None:
         score = f"{metric_name(result['metric'])} {_mean(result, ENCODER)}"
@@ -256,15 +262,16 @@ def _mean(result: Mapping[str, Any], system: str) -> str:
 
 
 NUM_CONFIDENT_ERRORS = 20
-"""Number of confident errors, and of labels that look wrong, in result.json; `predictions.parquet` and
-`doubtful_labels.json` have all."""
+"""Number of confident errors, and of labels that look wrong, in result.json; `predictions.parquet`
+and `doubtful_labels.json` have all."""
 _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
 
 
 def spread_over_seeds(scores: Sequence[float]) -> float | None:
-    """Return the sample standard deviation (n - 1); None for a single score, whose spread is unknown."""
+    """Return the sample standard deviation (n - 1); None for a single score, whose spread is
+    unknown."""
     return round(statistics.stdev(scores), 12) if len(scores) > 1 else None
 
 
@@ -277,7 +284,8 @@ def means_over_seeds(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[st
 
 
 def confident_errors(predictions: pa.Table, most: int, *, right_from: float) -> list[dict[str, Any]]:
-    """Return the wrong predictions that the model was most confident of, first the surest; long texts are cut."""
+    """Return the wrong predictions that the model was most confident of, first the surest; long
+    texts are cut."""
     graded = predictions.select(["score", "correct"]).to_pylist()
     wrong = [place for place, row in enumerate(graded) if float(row["correct"]) < right_from]
     wrong.sort(key=lambda place: (-(graded[place]["score"] or 0.0), float(graded[place]["correct"]), place))
@@ -295,7 +303,8 @@ def _shortened(value: Any) -> Any:
 _KIND = "sweep"
 _FORMAT_VERSION = 4
 STANDING = "standing.json"
-"""File of the winner's dev scores by seed and block of rows, with which later versions are compared."""
+"""File of the winner's dev scores by seed and block of rows, with which later versions are
+compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,10 +422,12 @@ def write_sweep_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter
 
 
 def sweep_figures(result: dict[str, Any]) -> dict[str, float]:
-    """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the baselines, and verdicts.
+    """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the
+    baselines, and verdicts.
 
-    `importance/NAME`: see `importances`. `difference_from_strongest` is that from the strongest simple opponent, with
-    the ends of its 95 % interval. `beats_...` is 1 (better), 0 (not shown) or -1 (worse).
+    `importance/NAME`: see `importances`. `difference_from_strongest` is that from the strongest
+    simple opponent, with the ends of its 95 % interval. `beats_...` is 1 (better), 0 (not shown) or
+    -1 (worse).
     """
     metric, arms = result["metric"], result["arms"]
     figures: dict[str, float] = {"num_trials": result["num_trials"], f"dev/{metric}_mean": arms["encoder"]["dev_mean"]}
@@ -542,7 +553,8 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
 
 
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:
-    """Write one row per trial: arm, number, state, dev score, completed fraction of the schedule, seconds, point."""
+    """Write one row per trial: arm, number, state, dev score, completed fraction of the schedule,
+    seconds, point."""
     names = sorted({name for of_arm in trials.values() for trial in of_arm for name in trial.params})
     with path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle, lineterminator="\n")

@@ -1,6 +1,8 @@
-"""The sweep stage: trials, then the best configurations over seeds on dev, and finally test, with the baselines.
+"""The sweep stage: trials, then the best configurations over seeds on dev, and finally test, with
+the baselines.
 
-Below the order of the work stand the notes for readers of its result: known in advance, or found during the sweep.
+Below the order of the work stand the notes for readers of its result: known in advance, or found
+during the sweep.
 """
 
 import shutil
@@ -89,7 +91,8 @@ def run_sweep(job: bench.SweepJob) -> dict[str, float]:
 
 
 def _summary(result: dict[str, Any]) -> str:
-    """Return the scores of the encoder and its opponents, the conclusion, and the tables of several encoders."""
+    """Return the scores of the encoder and its opponents, the conclusion, and the tables of several
+    encoders."""
     encoder = result["arms"]["encoder"]
     others = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
     others += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]
@@ -155,14 +158,16 @@ def _said(plan: bench.PlannedSweep, sentences: list[str]) -> list[str]:
 
 
 def notes_after(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
-    """Return, and print, notes on the runs: arms without a result, a limiting number of epochs, truncated rows."""
+    """Return, and print, notes on the runs: arms without a result, a limiting number of epochs,
+    truncated rows."""
     missing = [_name(plan, arm) for arm in plan.starts if arm not in winners]
     left_out = [f"Every run of {name} diverged or failed, so it is left out." for name in missing]
     return _said(plan, left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners))
 
 
 def _most_epochs(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
-    """Return a note if random weights did best with the largest number of epochs that they could choose."""
+    """Return a note if random weights did best with the largest number of epochs that they could
+    choose."""
     epochs = space_of_arm(plan.job.sweep, plan.job.task, "random_weights").get("num_epochs")
     seeds = winners.get("random_weights")
     if not seeds or not isinstance(epochs, ChoiceSpace) or float(seeds[0].params["num_epochs"]) < max(epochs.values):
@@ -209,7 +214,8 @@ def _cut_rows(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[rep
 
 
 def _limit(plan: bench.PlannedSweep, arm: bench.Arm) -> str:
-    """Return what truncated the rows: the encoder's positions if fewer than the task asks for, else the task's own."""
+    """Return what truncated the rows: the encoder's positions if fewer than the task asks for, else
+    the task's own."""
     asked, found = plan.job.task, bench.kind_of(plan.job, plan.starts[arm]).config
     names = [name for name in bench.LENGTHS if hasattr(asked, name)]
     if any(getattr(found, name) != getattr(asked, name) for name in names):

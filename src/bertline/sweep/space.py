@@ -1,4 +1,5 @@
-"""Search spaces: the hyperparameters that trials vary, the planned points, and the configuration of a point."""
+"""Search spaces: the hyperparameters that trials vary, the planned points, and the configuration of
+a point."""
 
 import itertools
 import math
@@ -17,8 +18,9 @@ from bertline.sweep.config import SweepConfig
 from bertline.tasks.config import ChoiceSpace, SpaceConfig
 
 Arm = str
-"""`encoder`; `random_weights`; `without_teacher`; `encoder_2`, `encoder_3` and so on, those of `sweep.encoders`; and
-`combined`, which is computed from the encoder's finished runs, so it has no trials."""
+"""`encoder`; `random_weights`; `without_teacher`; `encoder_2`, `encoder_3` and so on, those of
+`sweep.encoders`; and `combined`, which is computed from the encoder's finished runs, so it has no
+trials."""
 Params = dict[str, float | int | str]
 _HINTS = typing.get_type_hints(FineTuningConfig)
 _FEWEST_NUMBERS_OF_EPOCHS = 3
@@ -26,7 +28,8 @@ _WHOLE = {name for name, hint in _HINTS.items() if hint in (int, int | None)}
 
 
 def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
-    """Return the space of one task (`SweepConfig.searched`); it is empty if nothing is trained (0 epochs)."""
+    """Return the space of one task (`SweepConfig.searched`); it is empty if nothing is trained (0
+    epochs)."""
     space = sweep.searched(task)
     num_epochs = task.fine_tuning.get("num_epochs", sweep.fine_tuning.num_epochs)
     if num_epochs == 0 and "num_epochs" not in space:
@@ -42,10 +45,12 @@ def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
 
 
 def space_of_arm(sweep: SweepConfig, task: TaskConfig, arm: Arm) -> dict[str, SpaceConfig]:
-    """Return the space of an arm: the task's; from random weights the number of epochs is varied too.
+    """Return the space of an arm: the task's; from random weights the number of epochs is varied
+    too.
 
-    Random weights may need more epochs than pretrained ones (or overfit sooner), and with one fixed number they would
-    lose for that reason alone. `random_weights_epochs` multiplies each number of epochs that the encoder may have.
+    Random weights may need more epochs than pretrained ones (or overfit sooner), and with one fixed
+    number they would lose for that reason alone. `random_weights_epochs` multiplies each number of
+    epochs that the encoder may have.
     """
     space = space_of(sweep, task)
     if arm != "random_weights":
@@ -63,10 +68,12 @@ def space_of_arm(sweep: SweepConfig, task: TaskConfig, arm: Arm) -> dict[str, Sp
 
 
 def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -> list[Params]:
-    """Return the points of an arm's trials in order; the sampler fills in empty ones when their trials run.
+    """Return the points of an arm's trials in order; the sampler fills in empty ones when their
+    trials run.
 
-    Grid, random and quasi-random points depend only on the seed and their position, so it does not matter which worker
-    takes which, or how often it was killed. If nothing is varied, there are no trials.
+    Grid, random and quasi-random points depend only on the seed and their position, so it does not
+    matter which worker takes which, or how often it was killed. If nothing is varied, there are no
+    trials.
     """
     space = space_of_arm(sweep, task, arm)
     if not space:
@@ -121,7 +128,8 @@ def _grid(space: Mapping[str, SpaceConfig]) -> list[Params]:
 
 
 def _each_number_of_epochs(points: list[Params], numbers: list[float | int], num_trials: int) -> list[Params]:
-    """Cycle through the numbers of epochs over the points; with few trials, random draws could miss some.
+    """Cycle through the numbers of epochs over the points; with few trials, random draws could miss
+    some.
 
     With fewer points than trials, the points are cycled through too; a combination is used once.
     """
@@ -136,10 +144,12 @@ def _each_number_of_epochs(points: list[Params], numbers: list[float | int], num
 
 
 def _random_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:
-    """Draw points that depend only on the seed and their position, so that more trials do not change the first ones.
+    """Draw points that depend only on the seed and their position, so that more trials do not
+    change the first ones.
 
-    If all axes are choices, every combination is drawn once, in an order given by the seed: independent draws would
-    often give the same point, and a point that was tried tells nothing new. More trials than points are not run.
+    If all axes are choices, every combination is drawn once, in an order given by the seed:
+    independent draws would often give the same point, and a point that was tried tells nothing new.
+    More trials than points are not run.
     """
     if all(isinstance(values, ChoiceSpace) for values in space.values()):
         grid = _grid(space)
@@ -156,7 +166,8 @@ def _random_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int)
 
 
 def _qmc_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:
-    """Draw the points of a Sobol sequence; Optuna's sampler learns the space from a first, random point."""
+    """Draw the points of a Sobol sequence; Optuna's sampler learns the space from a first, random
+    point."""
     sampler = optuna.samplers.QMCSampler(seed=seed_for(seed, "qmc") % 2**32, scramble=True)
     study = optuna.create_study(sampler=sampler)
     points = []

@@ -1,9 +1,10 @@
 """Optuna studies of a sweep: their database, the planned trials in them, and what their trials say.
 
-Each arm has a study of its search, and all arms together have one of the best configurations over seeds. What is to be
-done waits in Optuna's queue, as trials that were enqueued. Each has a *slot*, its place in the plan: a point whose
-process died is enqueued again in the same slot. Any number of processes take the next trial and run it (`run_next`), on
-one machine in SQLite, on several in PostgreSQL.
+Each arm has a study of its search, and all arms together have one of the best configurations over
+seeds. What is to be done waits in Optuna's queue, as trials that were enqueued. Each has a *slot*,
+its place in the plan: a point whose process died is enqueued again in the same slot. Any number of
+processes take the next trial and run it (`run_next`), on one machine in SQLite, on several in
+PostgreSQL.
 """
 
 import json
@@ -40,10 +41,12 @@ from bertline.sweep.config import (
 from bertline.tracking.config import STUDIES_VARIABLE, first_line, masked
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # its warnings repeat what the sweep says of a trial in one line
-# Heartbeats and quasi-random points are marked so; `tests/contracts` and the tests that kill processes cover them.
+# Heartbeats and quasi-random points are marked so; `tests/contracts` and the tests that kill
+# processes cover them.
 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
-# Of a trial whose heartbeat stopped for `_GRACE_S` seconds, the process or the machine is taken for dead.
+# Of a trial whose heartbeat stopped for `_GRACE_S` seconds, the process or the machine is taken for
+# dead.
 _HEARTBEAT_S, _GRACE_S = 10, 60
 _SQLITE_WAIT_S = 60
 # Without these, a connection whose other end has vanished would wait for the kernel's two hours.
@@ -57,7 +60,8 @@ _KEEPALIVE = {
 
 
 def configured_url(url: str) -> URL:
-    """Return the address of the studies, with its driver: that of BERTLINE_STUDIES_URL if it is set, else this one."""
+    """Return the address of the studies, with its driver: that of BERTLINE_STUDIES_URL if it is
+    set, else this one."""
     try:
         parsed = make_url(os.environ.get(STUDIES_VARIABLE) or url)
     except ArgumentError:
@@ -88,10 +92,12 @@ def without_password(url: URL) -> str:
 
 @contextmanager
 def reached(url: str) -> Iterator[None]:
-    """Turn a database that cannot be reached into one error that names it, without its password, and how to resume.
+    """Turn a database that cannot be reached into one error that names it, without its password,
+    and how to resume.
 
     Raises:
-        MachineError: The block could not read or write the studies, or the driver of the database is not installed.
+        MachineError: The block could not read or write the studies, or the driver of the database
+            is not installed.
     """
     address = configured_url(url)
     try:
@@ -119,7 +125,8 @@ class _Storage(RDBStorage):
 
 
 def open_storage(url: str) -> RDBStorage:
-    """Open the database of the studies at a `tracking.studies_url`, and create its tables if they are missing."""
+    """Open the database of the studies at a `tracking.studies_url`, and create its tables if they
+    are missing."""
     address = configured_url(url)
     options = {name: value for name, value in _KEEPALIVE.items() if name not in address.query}
     engine: dict[str, Any] = {"pool_pre_ping": True, "connect_args": options}  # reopen connections closed by the server
@@ -136,7 +143,8 @@ def open_storage(url: str) -> RDBStorage:
         ) from None
 
 
-# Optuna counts resources in whole steps: dev checks between rungs (at the ends of epochs) have steps of their own.
+# Optuna counts resources in whole steps: dev checks between rungs (at the ends of epochs) have
+# steps of their own.
 _FIRST_RUNG = 1000
 PrunerConfig = NoPrunerConfig | MedianPrunerConfig | HalvingPrunerConfig
 
@@ -170,7 +178,8 @@ def new_pruner(config: PrunerConfig) -> optuna.pruners.BasePruner:
 
 
 def checks_of(config: PrunerConfig) -> tuple[float, ...]:
-    """Return the fractions of a trial's schedule at which its pruner needs a dev score, besides the ends of epochs.
+    """Return the fractions of a trial's schedule at which its pruner needs a dev score, besides the
+    ends of epochs.
 
     >>> checks_of(HalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3))
     (0.125, 0.25, 0.5)
@@ -183,8 +192,8 @@ def checks_of(config: PrunerConfig) -> tuple[float, ...]:
 def step_of(config: PrunerConfig, check: DevCheck) -> int | None:
     """Return the step at which a dev check is reported; None if it is not reported.
 
-    Halving counts fractions of the trial's own schedule, so that trials of different lengths are compared at the same
-    rungs; the other pruners count epochs.
+    Halving counts fractions of the trial's own schedule, so that trials of different lengths are
+    compared at the same rungs; the other pruners count epochs.
     """
     if isinstance(config, HalvingPrunerConfig):
         return round(check.share * _FIRST_RUNG * config.reduction_factor**config.num_rungs)
@@ -192,7 +201,8 @@ def step_of(config: PrunerConfig, check: DevCheck) -> int | None:
 
 
 def workers_matter(sweep: SweepConfig) -> bool:
-    """Return whether the result depends on how many workers share the trials, and on when each trial ends."""
+    """Return whether the result depends on how many workers share the trials, and on when each
+    trial ends."""
     return isinstance(sweep.sampler, ModelSamplerConfig) or not isinstance(sweep.pruner, NoPrunerConfig)
 
 
@@ -227,17 +237,21 @@ def open_study(storage: RDBStorage, name: str, sweep: SweepConfig) -> optuna.Stu
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return the name of this process, or of another one of this machine, in the trials that it runs."""
+    """Return the name of this process, or of another one of this machine, in the trials that it
+    runs."""
     return f"{platform.node()}:{pid or os.getpid()}"
 
 
 def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sweep: SweepConfig, url: str) -> bool:
-    """Run the next waiting trial, in the order in which they were enqueued; return False if none waits.
+    """Run the next waiting trial, in the order in which they were enqueued; return False if none
+    waits.
 
-    Grid, random and quasi-random points are planned. Other samplers draw when a trial begins, with a seed of its slot.
+    Grid, random and quasi-random points are planned. Other samplers draw when a trial begins, with
+    a seed of its slot.
 
     Args:
-        objective: Runs the trial and returns its score; a score that is not a number makes the trial a failed one.
+        objective: Runs the trial and returns its score; a score that is not a number makes the
+            trial a failed one.
     """
     mine: list[int] = []
     with ExitStack() as taking:
@@ -257,12 +271,14 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
             try:
                 return objective(trial)
             except KeyboardInterrupt as stop:
-                # Optuna would write to the database, and may wait for an operation of it that was interrupted.
+                # Optuna would write to the database, and may wait for an operation of it that was
+                # interrupted.
                 raise SystemExit from stop
             except (optuna.TrialPruned, optuna.exceptions.UpdateFinishedTrialError):
                 raise  # the latter: others have failed the trial, because this machine was silent
             except Exception as error:
-                # Its message may have the user's text, which stays out of the records that a server gets.
+                # Its message may have the user's text, which stays out of the records that a server
+                # gets.
                 trial.set_user_attr(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.")
                 raise
 
@@ -272,7 +288,8 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
             raise KeyboardInterrupt(*getattr(stop.__context__, "args", ())) from stop
         except Exception:
             if mine and _is_lost(study.get_trials(deepcopy=False)[mine[0]]):
-                # This machine was silent for so long (asleep, disconnected) that another one failed the trial.
+                # This machine was silent for so long (asleep, disconnected) that another one failed
+                # the trial.
                 warn(f"{study.study_name}, trial {mine[0]}: came too late, and is done again elsewhere")
                 return True
             raise
@@ -281,7 +298,8 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
 
 @contextmanager
 def _only_one_takes(url: str) -> Iterator[bool]:
-    """Keep other processes from taking a trial: SQLite lets two take the same one. Yield False for another database."""
+    """Keep other processes from taking a trial: SQLite lets two take the same one. Yield False for
+    another database."""
     address = configured_url(url)
     if address.get_backend_name() != "sqlite":
         yield False
@@ -297,7 +315,8 @@ def _is_lost(trial: FrozenTrial) -> bool:
 
 
 def enqueue_missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: bool = False) -> None:
-    """Enqueue the slots that have no trial that has ended, runs or waits; `failed_too`: nor one that failed by itself.
+    """Enqueue the slots that have no trial that has ended, runs or waits; `failed_too`: nor one
+    that failed by itself.
 
     Those whose process died always are. Only one process at a time may enqueue slots of a study.
     """
@@ -326,7 +345,8 @@ def fail_trials(study: optuna.Study, url: str, process: str | None = None) -> No
     with _only_one_takes(url) as nobody_takes:
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             name = trial.user_attrs.get(_PROCESS)
-            # One without a name is of a process that died while it took it, unless others may be taking one now.
+            # One without a name is of a process that died while it took it, unless others may be
+            # taking one now.
             if process in (None, name) or (name is None and nobody_takes):
                 study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
@@ -334,8 +354,9 @@ def fail_trials(study: optuna.Study, url: str, process: str | None = None) -> No
 def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tuple[str, int]]) -> None:
     """Fail the running trials whose heartbeat has stopped.
 
-    A trial whose process died before its first heartbeat would count as running forever, so each running trial is given
-    one when it is first seen here: when it is not among the `known` (study, number), to which it is added.
+    A trial whose process died before its first heartbeat would count as running forever, so each
+    running trial is given one when it is first seen here: when it is not among the `known` (study,
+    number), to which it is added.
     """
     study_id = storage.get_study_id_from_name(study.study_name)
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -351,7 +372,8 @@ def slot_of(trial: FrozenTrial) -> Any:
 
 
 def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
-    """Return the finished trials with the highest scores, best first, each point once; ties keep the order of the plan.
+    """Return the finished trials with the highest scores, best first, each point once; ties keep
+    the order of the plan.
 
     Pruned trials are not considered.
     """
@@ -364,10 +386,11 @@ def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
 
 
 def importances(trials: Sequence[FrozenTrial]) -> dict[str, float]:
-    """Return how much each hyperparameter explains of the differences in score, the largest first; they add up to 1.
+    """Return how much each hyperparameter explains of the differences in score, the largest first;
+    they add up to 1.
 
-    That is Optuna's PED-ANOVA. Empty with fewer than 20 finished trials, which tell little, and where a single
-    hyperparameter is varied.
+    That is Optuna's PED-ANOVA. Empty with fewer than 20 finished trials, which tell little, and
+    where a single hyperparameter is varied.
     """
     finished = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if len(finished) < 20 or len(finished[0].params) < 2:
@@ -383,7 +406,8 @@ def curve_of(trial: FrozenTrial) -> list[list[float]]:
 
 
 def last_dev(trial: FrozenTrial) -> float | None:
-    """Return the score of a finished trial, else the last dev score of the trial; None if it has none."""
+    """Return the score of a finished trial, else the last dev score of the trial; None if it has
+    none."""
     curve = curve_of(trial)
     return trial.value if trial.state == TrialState.COMPLETE else curve[-1][1] if curve else None
 
@@ -415,7 +439,8 @@ def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:
 
 
 def add_missing_events(run_folder: Path, events: Iterable[dict[str, Any]]) -> None:
-    """Append the events that are not in events.jsonl yet; only the process that leads the sweep may call this.
+    """Append the events that are not in events.jsonl yet; only the process that leads the sweep may
+    call this.
 
     An incomplete last line (its writer was killed) is cut off.
     """

@@ -1,7 +1,8 @@
-"""The processes that share a sweep: one leads and works, its helpers work, and on other machines more of them join.
+"""The processes that share a sweep: one leads and works, its helpers work, and on other machines
+more of them join.
 
-All take what waits in the studies. The leader alone plans: it enqueues trials, chooses on dev what is repeated and what
-wins, reads test, and writes the result.
+All take what waits in the studies. The leader alone plans: it enqueues trials, chooses on dev what
+is repeated and what wins, reads test, and writes the result.
 """
 
 from __future__ import annotations
@@ -44,10 +45,12 @@ from bertline.sweep.studies import CURVE, ENDED, LIVE, REASON, Slot
 
 
 def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
-    """Fine-tune the point of a trial; return its score on dev, NaN if it has none (see the trial's reason).
+    """Fine-tune the point of a trial; return its score on dev, NaN if it has none (see the trial's
+    reason).
 
-    The score is also in a file that the point names, so a trial whose process died after that is not run again. The
-    same point has the same seed, and so the same score, in any process and order.
+    The score is also in a file that the point names, so a trial whose process died after that is
+    not run again. The same point has the same seed, and so the same score, in any process and
+    order.
     """
     job, metric = bench.job, bench.job.task.metric
     params = suggest(trial, space_of_arm(job.sweep, job.task, arm))
@@ -94,10 +97,11 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
 def report_and_prune(
     trial: optuna.Trial, sweep: SweepConfig, metric: str, curve: list[list[float]]
 ) -> Callable[[DevCheck], None]:
-    """Return a callback that reports dev scores to the study, and stops the trial if the pruner decides so.
+    """Return a callback that reports dev scores to the study, and stops the trial if the pruner
+    decides so.
 
-    It appends `[completed fraction of the schedule, score]` of each dev check to `curve`. (The callback of
-    optuna-integration imports another Lightning package.)
+    It appends `[completed fraction of the schedule, score]` of each dev check to `curve`. (The
+    callback of optuna-integration imports another Lightning package.)
     """
 
     def on_check(check: DevCheck) -> None:
@@ -134,7 +138,8 @@ def best_points(job: SweepJob, arms: dict[Arm, optuna.Study]) -> dict[Arm, list[
 
 _LOOK_AGAIN_S = 1.0
 _SAVED_WITHIN_S = 300.0
-"""How long a stopped sweep waits for helpers that save what they train, after a step or an evaluation on dev."""
+"""How long a stopped sweep waits for helpers that save what they train, after a step or an
+evaluation on dev."""
 _VISIBLE_WITHIN_S = 120.0
 """How long another machine's file may take to be seen here: NFS caches folders for a minute."""
 _IDENTITY = "study"
@@ -146,7 +151,8 @@ FINISHED = "finished"
 
 
 class Worker:
-    """One process's view of a sweep: its data and device, and the studies from which it takes what waits.
+    """One process's view of a sweep: its data and device, and the studies from which it takes what
+    waits.
 
     Args:
         number: Number of the process among those of this machine, which selects its device.
@@ -163,7 +169,8 @@ class Worker:
         self.seeds = studies.open_study(self.storage, f"{prefix}/{_SEEDS}", self.job.sweep)
 
     def run_next(self) -> bool:
-        """Run the next trial of the first arm in which one waits, else the next seed; return False if nothing waits."""
+        """Run the next trial of the first arm in which one waits, else the next seed; return False
+        if nothing waits."""
         objectives: list[tuple[optuna.Study, Callable[[optuna.Trial], float]]] = [
             *((study, partial(run_trial, self.bench, arm)) for arm, study in self.arms.items()),
             (self.seeds, partial(run_repetition, self.bench)),
@@ -182,7 +189,8 @@ class Worker:
             studies.fail_trials(study, self.job.studies_url, process)
 
     def look_at(self, helpers: list[_Helper]) -> None:
-        """Remove the helpers that were killed, and fail their trials; the others go on without them."""
+        """Remove the helpers that were killed, and fail their trials; the others go on without
+        them."""
         for helper in [helper for helper in helpers if helper.process.exitcode is not None]:
             with suppress(EOFError, ConnectionError):
                 raise helper.connection.recv()
@@ -264,7 +272,8 @@ class Leader(Worker):
 
 @contextmanager
 def leading(plan: PlannedSweep) -> Iterator[Leader]:
-    """Open the studies, enqueue the planned trials, and start the helpers, which end with the block."""
+    """Open the studies, enqueue the planned trials, and start the helpers, which end with the
+    block."""
     file = plan.job.run_folder / _IDENTITY
     identity = file.read_text(encoding="utf-8") if file.exists() else token_hex(4)
     with studies.reached(plan.job.studies_url):
@@ -276,13 +285,15 @@ def leading(plan: PlannedSweep) -> Iterator[Leader]:
 
 
 def join_sweep(job: SweepJob, *, is_led: Callable[[], bool]) -> bool:
-    """Help with a sweep that another process leads, on any machine that shares its run folder and its database.
+    """Help with a sweep that another process leads, on any machine that shares its run folder and
+    its database.
 
     Args:
         is_led: Whether a process leads the sweep now. Called about once a second.
 
     Returns:
-        Whether the sweep is finished. False: nobody leads it any more; what this process had begun is done.
+        Whether the sweep is finished. False: nobody leads it any more; what this process had begun
+        is done.
 
     Raises:
         ConfigError: The studies are in a SQLite file.
@@ -359,12 +370,14 @@ def _help(plan: PlannedSweep, number: int, identity: str, connection: Connection
         connection.send(error)
     except Exception as error:
         traceback.print_exc()
-        # Not every exception can be pickled, so only its message is sent; the traceback is in the log.
+        # Not every exception can be pickled, so only its message is sent; the traceback is in the
+        # log.
         connection.send(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _is_visible(path: Path) -> bool:
-    """Return whether a file is there; listing its folders first makes NFS look at what other machines wrote."""
+    """Return whether a file is there; listing its folders first makes NFS look at what other
+    machines wrote."""
     for folder in (path.parent.parent, path.parent):
         with suppress(OSError):
             next(folder.iterdir(), None)

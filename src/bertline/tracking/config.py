@@ -16,18 +16,21 @@ class TrackingConfig:
     enabled: bool
     """Whether to record runs in MLflow."""
     uri: str
-    """Address of the tracking store: `sqlite:///runs/mlflow.db`, or a server. It must not contain credentials, because
-    configurations are written to files that git tracks. MLflow reads credentials from the environment variables
-    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."""
+    """Address of the tracking store: `sqlite:///runs/mlflow.db`, or a server. It must not contain
+    credentials, because configurations are written to files that git tracks. MLflow reads
+    credentials from the environment variables MLFLOW_TRACKING_USERNAME and
+    MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."""
     experiment_name: str
     """Name of the experiment in MLflow."""
     log_text: bool
-    """Whether the user's own text (sample documents, mask predictions, report) may be sent to a remote server."""
+    """Whether the user's own text (sample documents, mask predictions, report) may be sent to a
+    remote server."""
     studies_url: str
-    """Address of the database in which Optuna stores the studies of all tasks: `sqlite:///runs/studies.db`, or
-    PostgreSQL (`postgresql://USER@HOST/DATABASE`), which several machines can share. It must not contain a password,
-    because configurations are written to disk. PostgreSQL reads passwords from `~/.pgpass` or PGPASSWORD. The
-    environment variable BERTLINE_STUDIES_URL overrides this address and may contain the password."""
+    """Address of the database in which Optuna stores the studies of all tasks:
+    `sqlite:///runs/studies.db`, or PostgreSQL (`postgresql://USER@HOST/DATABASE`), which several
+    machines can share. It must not contain a password, because configurations are written to disk.
+    PostgreSQL reads passwords from `~/.pgpass` or PGPASSWORD. The environment variable
+    BERTLINE_STUDIES_URL overrides this address and may contain the password."""
     system_metrics: bool
     """Whether to record the load of processor, memory and GPU."""
     system_metrics_every_s: float
@@ -58,8 +61,8 @@ _QUERY_NAMES = (
 _PASSWORD_OF_DATABASE = re.compile(r"(?i)passw(?:or)?d|pwd|secret|token")  # not `sslkey`, `passfile`: paths; nor `user`
 _SECRET_QUERY = re.compile(rf"(?i)([?&;#](?:{_QUERY_NAMES})=)[^&;\s]+")
 
-# A value behind a name. What a shell or a template is to find out ($NAME, `cat file`, <token>) is no secret, nor a word
-# that stands for none.
+# A value behind a name. What a shell or a template is to find out ($NAME, `cat file`, <token>) is
+# no secret, nor a word that stands for none.
 _QUOTED = r"\"[^\"\s][^\"\n]*\"|'[^'\s][^'\n]*'"
 _VALUE = rf"""(?!["']?(?:[$`<{{\[*%(-]|(?:none|null|true|false)\b))(?:{_QUOTED}|[^\s"'&;,)\]}}]+)"""
 # Names of keys; `key` alone says nothing, as in `key=value`.
@@ -73,10 +76,10 @@ _SECRETS = tuple(
         r"(?<=://)([^/@\s:]*:)[^/\s]*(?=@)",
         r"(?<=://)()[\w-]{20,}(?=@)",
         _SECRET_QUERY.pattern,
-        # Known by their form: AWS, Google, JSON web tokens, Twilio, Telegram, and those with a beginning of their own
-        # (Hugging Face, GitHub, GitLab, Databricks, npm, Docker, DigitalOcean, Groq, NVIDIA, SendGrid, Stripe, Vault,
-        # Replicate, Grafana, Shopify, Linear, New Relic, Tailscale, Perplexity, xAI, Atlassian, Figma, Sentry, OpenAI,
-        # PyPI, Slack).
+        # Known by their form: AWS, Google, JSON web tokens, Twilio, Telegram, and those with a
+        # beginning of their own (Hugging Face, GitHub, GitLab, Databricks, npm, Docker,
+        # DigitalOcean, Groq, NVIDIA, SendGrid, Stripe, Vault, Replicate, Grafana, Shopify, Linear,
+        # New Relic, Tailscale, Perplexity, xAI, Atlassian, Figma, Sentry, OpenAI, PyPI, Slack).
         r"\b(A[KS]IA)[0-9A-Z]{16}\b",
         r"\b(AIza|ya29\.)[\w-]{20,}",
         r"\b(SK)[0-9a-f]{32}\b",
@@ -93,7 +96,8 @@ _SECRETS = tuple(
         rf"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:{_SCHEME})?)(?!{_SCHEME}){_VALUE}",
         r"(?i)\b((?:set-)?cookie:\s*)[^\n\"']+",
         r"(?<!\S)((?:-u|--user)[\s=]\s*[\"']?[^\s:\"'/]+:)[^\s\"']+",
-        # `-p` is a password for these programs alone; for mysql without a space, for Slurm and ssh it is none.
+        # `-p` is a password for these programs alone; for mysql without a space, for Slurm and ssh
+        # it is none.
         rf"\b((?:mysql|mariadb)[\w-]*\b[^\n|;&]*\s-p)(?=\S){_VALUE}",
         rf"\b((?:sshpass|mongo\w*|\w+ (?:registry )?login)\b[^\n|;&]*\s-p\s*){_VALUE}",
         rf"(?i)\b(bearer\s+)(?:{_RANDOM}|[\w+/=.~-]{{20,}})",
@@ -111,7 +115,8 @@ _SECRETS = tuple(
 
 
 def masked(text: str) -> str:
-    """Mask passwords, tokens and keys in a text: in addresses, behind names that say so, and by their form.
+    """Mask passwords, tokens and keys in a text: in addresses, behind names that say so, and by
+    their form.
 
     >>> masked("cannot reach https://ada:s3cret@mlflow.example.org/api?token=abc")
     'cannot reach https://ada:***@mlflow.example.org/api?token=***'
@@ -132,9 +137,11 @@ def first_line(error: object) -> str:
 
 
 def has_credentials(uri: str) -> bool:
-    """Return whether an address has a user name or password before its host, or a secret in its query.
+    """Return whether an address has a user name or password before its host, or a secret in its
+    query.
 
-    The user name of a database alone does not count: it is not secret, and the driver reads it only from the address.
+    The user name of a database alone does not count: it is not secret, and the driver reads it only
+    from the address.
 
     >>> has_credentials("https://ada:s3cret@mlflow.example.org"), has_credentials("https://h/?api_key=abc")
     (True, True)

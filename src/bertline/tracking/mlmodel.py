@@ -1,6 +1,8 @@
-"""Writer of the files that make a folder an MLflow model: `MLmodel`, input example, requirements. Imports MLflow.
+"""Writer of the files that make a folder an MLflow model: `MLmodel`, input example, requirements.
+Imports MLflow.
 
-The folder's own files stay at its root, so transformers, `bertline.load` and MLflow open the same folder.
+The folder's own files stay at its root, so transformers, `bertline.load` and MLflow open the same
+folder.
 """
 
 import logging
@@ -59,7 +61,8 @@ class Serving:
     packages: tuple[str, ...]
     """Packages that the loader needs; their installed versions are pinned."""
     dataset: tuple[str, str] | None = None
-    """Name of the task and path of its rows, on which the scores were measured; None without scores."""
+    """Name of the task and path of its rows, on which the scores were measured; None without
+    scores."""
 
 
 def write_mlmodel(folder: Path, target: Path, serving: Serving, *, model_id: str, run_id: str) -> None:
@@ -80,7 +83,8 @@ def write_mlmodel(folder: Path, target: Path, serving: Serving, *, model_id: str
 
 
 def signature_of(serving: Serving) -> ModelSignature:
-    """Return MLflow's signature: the columns with their types, and the parameters with their defaults."""
+    """Return MLflow's signature: the columns with their types, and the parameters with their
+    defaults."""
     inputs = Schema([ColSpec(_INPUT_TYPES[holds], name) for name, holds in serving.inputs.items()])
     outputs = Schema([ColSpec(_type_of(field.type), field.name) for field in serving.outputs])
     types = {int: DataType.long, float: DataType.double}
@@ -108,7 +112,8 @@ def in_server() -> bool:
 
 @contextmanager
 def as_mlflow_errors() -> Iterator[None]:
-    """Convert bertline's errors to MLflow's, which its server answers with status 400 and their message."""
+    """Convert bertline's errors to MLflow's, which its server answers with status 400 and their
+    message."""
     try:
         yield
     except BertlineError as error:
@@ -116,10 +121,12 @@ def as_mlflow_errors() -> Iterator[None]:
 
 
 def refuse_unknown_parts() -> None:
-    """In a server, refuse requests with unknown columns or parameters; MLflow drops them with a warning.
+    """In a server, refuse requests with unknown columns or parameters; MLflow drops them with a
+    warning.
 
-    A misspelt parameter would be ignored, and a column may be named by a user's text (the first line of a CSV without a
-    header), which the warning writes to the log. MLflow's warning is the only place that sees them.
+    A misspelt parameter would be ignored, and a column may be named by a user's text (the first
+    line of a CSV without a header), which the warning writes to the log. MLflow's warning is the
+    only place that sees them.
     """
     logging.getLogger(mlflow.models.utils.__name__).addFilter(_refuse_dropped)
 

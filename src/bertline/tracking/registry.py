@@ -1,8 +1,10 @@
-"""Model registry: versions of models, their champion, and the pages of MLflow that show them. Imports MLflow.
+"""Model registry: versions of models, their champion, and the pages of MLflow that show them.
+Imports MLflow.
 
-A version is a folder of plain files. A new version of a task's model becomes champion if it beats the current one
-beyond noise, on the same dev rows. Test is read only once: choosing by test scores would turn it into a second dev set.
-If scores are not comparable, the champion stays, and users move the alias by hand (`promote`).
+A version is a folder of plain files. A new version of a task's model becomes champion if it beats
+the current one beyond noise, on the same dev rows. Test is read only once: choosing by test scores
+would turn it into a second dev set. If scores are not comparable, the champion stays, and users
+move the alias by hand (`promote`).
 """
 
 import hashlib
@@ -50,8 +52,8 @@ _SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
 REPORT = "report.html"
 _RUNS, _TRIALS = 10, 100
 """Most pipelines or pretrainings, and most trials, on one page, the newest ones."""
-# MLflow opens on pages for language-model traces unless the address or a switch, which each browser keeps for itself,
-# says otherwise: no tag of an experiment decides it (3.17).
+# MLflow opens on pages for language-model traces unless the address or a switch, which each browser
+# keeps for itself, says otherwise: no tag of an experiment decides it (3.17).
 _WORKFLOW = {"workflowType": "machine_learning"}
 
 
@@ -97,20 +99,21 @@ class Registration:
     """Tags of a new version."""
     serving: Serving
     standing: Standing | None = None
-    """Scores of the version. The alias of the standing moves to this version if no version has it or this version beats
-    the one that has it."""
+    """Scores of the version. The alias of the standing moves to this version if no version has it
+    or this version beats the one that has it."""
 
 
 def register(folder: Path, name: str, model: Path, registration: Registration) -> str | None:
     """Register a folder as a version of the model `name`, made by the pipeline of a run folder.
 
-    Content that is already registered, ignoring the card, is not uploaded again; it gets the alias. The version is the
-    folder itself (config, safetensors, tokenizer, model card) with an `MLmodel`, so that MLflow loads
-    `models:/NAME@ALIAS`, and what it downloads is a folder that `transformers` and `bertline.load` can open. The card
-    is the description.
+    Content that is already registered, ignoring the card, is not uploaded again; it gets the alias.
+    The version is the folder itself (config, safetensors, tokenizer, model card) with an `MLmodel`,
+    so that MLflow loads `models:/NAME@ALIAS`, and what it downloads is a folder that `transformers`
+    and `bertline.load` can open. The card is the description.
 
     Returns:
-        The version; None if tracking is disabled, or, with a warning, if the server did not take it.
+        The version; None if tracking is disabled, or, with a warning, if the server did not take
+        it.
     """
     if not (folder / RUNS_NAME).exists():
         return None
@@ -171,8 +174,8 @@ def _new_version(
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     if standing is not None and serving.dataset is not None:
-        # The scores are linked to the rows that they were measured on. That on test has the name that it has among the
-        # headline metrics of the pipeline.
+        # The scores are linked to the rows that they were measured on. That on test has the name
+        # that it has among the headline metrics of the pipeline.
         task, rows = serving.dataset
         (dataset,) = dataset_inputs({task: (rows, standing.data_hash)})
         client.log_inputs(run_id, [dataset])
@@ -190,7 +193,8 @@ def _new_version(
 
 
 def _description_of(folder: Path) -> str:
-    """Return the model card without its front matter, whole paragraphs that fit MLflow's column; empty without one."""
+    """Return the model card without its front matter, whole paragraphs that fit MLflow's column;
+    empty without one."""
     card = folder / _CARD
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     if text.startswith("---\n"):
@@ -211,7 +215,8 @@ def _content_of(folder: Path) -> str:
 
 
 def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> tuple[bool, str]:
-    """Return whether a version becomes the champion, and the reason, phrased to follow the version's name."""
+    """Return whether a version becomes the champion, and the reason, phrased to follow the
+    version's name."""
     champion = client.get_registered_model(name).aliases.get(standing.alias)
     if champion is None:
         return challenged(standing, None)
@@ -231,10 +236,12 @@ def _challenge(client: MlflowClient, name: str, version: str, content: str, stan
 
 
 def challenged(new: Standing, champion: Mapping[str, Any] | None) -> tuple[bool, str]:
-    """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion.
+    """Compare a new version with the champion on dev. It wins if it is better beyond noise or there
+    is no champion.
 
     Args:
-        champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
+        champion: `Standing.to_json` of the champion; empty if unknown, None if there is no
+            champion.
 
     Returns:
         Whether it wins, and the reason, phrased to follow the version's name.
@@ -275,10 +282,12 @@ def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | Non
 
 
 def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reason: str) -> tuple[str, str]:
-    """Point the alias at a version, and store the reason, the previous version and the time as tags of the version.
+    """Point the alias at a version, and store the reason, the previous version and the time as tags
+    of the version.
 
     Returns:
-        The version that had the alias, or `none`, and the one that has it now, with their scores, for display.
+        The version that had the alias, or `none`, and the one that has it now, with their scores,
+        for display.
     """
     if not reason.strip():
         raise ConfigError('reason is empty; say why this version is taken, for whoever asks later: reason="..."')
@@ -310,11 +319,13 @@ def _with_scores(version: str, tags: Mapping[str, str]) -> str:
 
 
 def prepared_pages(config: TrackingConfig, server: str, *, prefix: str, champion: str) -> list[tuple[str, str]]:
-    """Return title and address of pages that show something: the newest report, pipelines compared, pretraining curves,
-    the best model of each task, its trials, those of them that failed, all models.
+    """Return title and address of pages that show something: the newest report, pipelines compared,
+    pretraining curves, the best model of each task, its trials, those of them that failed, all
+    models.
 
     Args:
-        prefix: What stands before the name of the task in that of its registered model: `bertline-`.
+        prefix: What stands before the name of the task in that of its registered model:
+            `bertline-`.
         champion: Alias of the best version of a task.
     """
     store = Store(config.uri, config.experiment_name)
@@ -324,7 +335,8 @@ def prepared_pages(config: TrackingConfig, server: str, *, prefix: str, champion
 def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]]:
     experiment = store.experiment_id
     runs = store.find_runs({})[::-1]  # newest first
-    # The columns of all runs: MLflow's own are hashes of data; others it keeps in each browser, or in this tag.
+    # The columns of all runs: MLflow's own are hashes of data; others it keeps in each browser, or
+    # in this tag.
     newest = [run for run in runs if PIPELINE_KEY_TAG in run.data.tags][:_RUNS]
     scores = sorted({key for run in newest for key in run.data.metrics if "/dev_" not in key})
     # Without a filter of its own, the page would keep the one that was last used.
@@ -333,7 +345,8 @@ def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]
     yield "all runs", f"experiments/{experiment}/runs?{_query({'viewStateShareKey': 'scores', **_WORKFLOW})}"
     if (reported := _reported(store, runs)) is not None:
         yield "newest report", f"experiments/{experiment}/runs/{reported}/artifacts/{REPORT}?{_query(_WORKFLOW)}"
-    # What has no score draws no line, and takes away those of the others: the page compares what all have.
+    # What has no score draws no line, and takes away those of the others: the page compares what
+    # all have.
     pipelines = [run.info.run_id for run in runs if PIPELINE_KEY_TAG in run.data.tags and run.data.metrics][:_RUNS]
     if len(pipelines) > 1:
         yield "pipelines compared", f"compare-runs?{_runs(pipelines, experiment)}"
@@ -357,11 +370,13 @@ def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]
             yield f"trials of {name}", f"compare-runs?{_runs(encoder_trials[:_TRIALS], experiment)}"
         if any(run.info.status == "FAILED" for run in trials):
             failed = f"attributes.status = 'FAILED' AND tags.`{PARENT_TAG}` = '{sweep}'"
-            # In the order of their dates, which is the page's own, trials would be folded away below their sweep.
+            # In the order of their dates, which is the page's own, trials would be folded away
+            # below their sweep.
             order = {"orderByKey": "tags.`mlflow.runName`", "orderByAsc": "true"}
             shown = {"searchFilter": failed, **order, **_WORKFLOW}
             yield f"failed trials of {name}", f"experiments/{experiment}/runs?{_query(shown)}"
-    # Not the registry's list, which drops the workflow from its address and then shows the browser's, at first GenAI.
+    # Not the registry's list, which drops the workflow from its address and then shows the
+    # browser's, at first GenAI.
     yield "models", f"experiments/{experiment}/models?{_query(_WORKFLOW)}"
 
 

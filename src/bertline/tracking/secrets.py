@@ -1,6 +1,8 @@
-"""Passwords, tokens and keys in configurations, which are written to files that git tracks: found, and refused.
+"""Passwords, tokens and keys in configurations, which are written to files that git tracks: found,
+and refused.
 
-Secrets come from the environment only. A message about one names the key and the variable to use, never the value.
+Secrets come from the environment only. A message about one names the key and the variable to use,
+never the value.
 """
 
 import configparser
@@ -31,7 +33,8 @@ _HUB = (
 
 
 def refuse_secrets(mapping: Mapping[str, Any]) -> None:
-    """Raise a ConfigError that names all keys of a configuration, at any depth, whose value is or contains a secret."""
+    """Raise a ConfigError that names all keys of a configuration, at any depth, whose value is or
+    contains a secret."""
     problems = [
         f"{key} has a password, a token or a key in it, and configurations are written to params.yaml, which git "
         f"tracks. Leave it out here: {_VARIABLES.get(key.partition('.')[0], _HUB)}."
@@ -49,7 +52,8 @@ def refuse_secrets(mapping: Mapping[str, Any]) -> None:
 
 
 def refuse_secrets_of_dvc(path: Path = DVC_CONFIG) -> None:
-    """Raise a ConfigError if DVC's configuration file, which git tracks, has the credentials of a remote."""
+    """Raise a ConfigError if DVC's configuration file, which git tracks, has the credentials of a
+    remote."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read(path, encoding="utf-8")
@@ -67,7 +71,8 @@ def refuse_secrets_of_dvc(path: Path = DVC_CONFIG) -> None:
 
 
 def is_secret(text: str) -> bool:
-    """Return whether a text contains a password or token, in an address, an assignment or by its form.
+    """Return whether a text contains a password or token, in an address, an assignment or by its
+    form.
 
     >>> is_secret("https://ada:s3cret@example.org/data"), is_secret("export HF_TOKEN=abc"), is_secret("--token=abc")
     (True, True, True)

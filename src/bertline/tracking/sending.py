@@ -1,8 +1,9 @@
 """Sends run folders to MLflow: whatever the files have and the server lacks, each value once.
 
-The files of a run folder are the record, and there is no queue: they are compared with the server. A folder may
-therefore be sent any number of times: every few seconds while a stage works (`sending`), when it ends, and later by a
-command (`send_all`). Imports MLflow, which takes about 2 s.
+The files of a run folder are the record, and there is no queue: they are compared with the server.
+A folder may therefore be sent any number of times: every few seconds while a stage works
+(`sending`), when it ends, and later by a command (`send_all`). Imports MLflow, which takes about 2
+s.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ from bertline.tracking.tracked_runs import (
 
 _EVERY_S, _AFTER_ERROR_S = 3.0, 15.0
 _LONGEST_END_S = 600.0
-"""How long the end of a stage waits for what is still to be sent. A request that is not answered ends after 10 s."""
+"""How long the end of a stage waits for what is still to be sent. A request that is not answered
+ends after 10 s."""
 _STATUS: dict[str, RunStatus] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 # A pruned trial was stopped on purpose, so it did not fail.
 _STATUS_OF_TRIAL: dict[str, RunStatus] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
@@ -64,7 +66,8 @@ _TEXT_KEYS = ("mask_predictions.sentences",)
 def sending(folder: Path) -> Iterator[None]:
     """Send a run folder every few seconds while the block runs, and once more after it.
 
-    No error of tracking stops the block. What is not sent stays in the folder, which a warning says.
+    No error of tracking stops the block. What is not sent stays in the folder, which a warning
+    says.
     """
     sender, ended = _Sender(folder), threading.Event()
     thread = threading.Thread(target=_send_until, args=(ended, sender), name="tracking", daemon=True)
@@ -84,10 +87,12 @@ def sending(folder: Path) -> Iterator[None]:
 
 
 def send_all(folders: Iterable[Path]) -> list[Path]:
-    """Send what the server lacks of run folders, and return those of which it still lacks something.
+    """Send what the server lacks of run folders, and return those of which it still lacks
+    something.
 
-    A second process, or a second call, sends nothing twice; a folder that another process is sending is left to it.
-    What the server does not take is a warning, and one that cannot be reached is tried once.
+    A second process, or a second call, sends nothing twice; a folder that another process is
+    sending is left to it. What the server does not take is a warning, and one that cannot be
+    reached is tried once.
     """
     left: list[Path] = []
     silent: set[str] = set()
@@ -105,7 +110,8 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
 
 
 def without_text(mapping: Mapping[str, Any], key: str = "") -> dict[str, Any]:
-    """Return a nested configuration without the values that are the user's sentences (see `tracking.log_text`).
+    """Return a nested configuration without the values that are the user's sentences (see
+    `tracking.log_text`).
 
     >>> without_text({"mask_predictions": {"sentences": ["Mine, [MASK]."], "every_steps": 500}})
     {'mask_predictions': {'every_steps': 500}}
@@ -273,7 +279,8 @@ class _Sender:
                 run.attach(path.name, sha256, partial(upload_path, path))
 
     def _attempt(self, part: str, function: Callable[..., None], *arguments: Any) -> None:
-        """Send a part of the run; one that the server refuses is warned of once and does not stop the others."""
+        """Send a part of the run; one that the server refuses is warned of once and does not stop
+        the others."""
         if part in self._refused:
             return
         try:
@@ -285,7 +292,8 @@ class _Sender:
             self._refused.add(part)
 
     def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
-        """Yield the complete lines of a growing file that the server does not have yet, as far as is known."""
+        """Yield the complete lines of a growing file that the server does not have yet, as far as
+        is known."""
         with suppress(FileNotFoundError):
             status = path.stat()
             inode, position = self._positions.get(path, (0, 0))
@@ -303,7 +311,8 @@ class _Sender:
                 yield key, float(value), float(row["time_s"]), int(row["step"])
 
     def _send_trials(self, store: Store, parent: str) -> None:
-        """Create a run below the stage's for each line of events.jsonl: trials and repetitions of a sweep."""
+        """Create a run below the stage's for each line of events.jsonl: trials and repetitions of a
+        sweep."""
         for event in self._rows(self.folder / "events.jsonl"):
             if self._trials is None:
                 runs = [StoredRun(store.client, run) for run in store.find_runs({PARENT_TAG: parent})]
@@ -331,7 +340,8 @@ class _Sender:
             trial.set_status(_STATUS_OF_TRIAL[event["state"]])
 
     def _digest(self, runs: TrackedRuns, ended: Mapping[str, Any]) -> str:
-        """Return a digest of everything that is sent: of files the name, the size and the time of change."""
+        """Return a digest of everything that is sent: of files the name, the size and the time of
+        change."""
         paths = [self.folder / "metrics.jsonl", self.folder / "events.jsonl", *sorted(self.folder.glob(PATTERN))]
         for content in (runs.pipeline, runs.stage):
             paths += [self.folder / one.path for one in content.files]

@@ -1,4 +1,5 @@
-"""Access to an MLflow store: safe opening, search of runs, and runs that are sent only what they lack.
+"""Access to an MLflow store: safe opening, search of runs, and runs that are sent only what they
+lack.
 
 Imports MLflow, which takes about 2 s.
 """
@@ -19,8 +20,8 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# MLflow reads these variables when it is imported. Requests fail early because the sender tries again; values that are
-# already in the environment take precedence.
+# MLflow reads these variables when it is imported. Requests fail early because the sender tries
+# again; values that are already in the environment take precedence.
 os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # MLflow prints two lines per trial
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")  # it draws over the lines of a command
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -40,7 +41,8 @@ RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 Point = tuple[str, float, float, int]
 """A value of a metric: key, value, Unix time in seconds, step."""
 
-# MLflow's limits (mlflow.utils.validation): some stores reject longer values, others truncate them silently.
+# MLflow's limits (mlflow.utils.validation): some stores reject longer values, others truncate them
+# silently.
 _MAX_KEY_CHARACTERS = 250
 MAX_PARAM_CHARACTERS = 6000
 _MAX_TAG_CHARACTERS = 8000
@@ -138,7 +140,8 @@ class Store:
 
 
 class StoredRun:
-    """A run and what it has: each method sends only what it lacks. After an error, it must be found again."""
+    """A run and what it has: each method sends only what it lacks. After an error, it must be found
+    again."""
 
     def __init__(self, client: MlflowClient, run: Run) -> None:
         self._client = client
@@ -184,7 +187,8 @@ class StoredRun:
             self._client.log_batch(self.id, metrics=batch)
 
     def log_figures(self, figures: Mapping[str, float], time_s: float) -> None:
-        """Add or replace single values. MLflow shows the value of the last step, so a changed one gets a new step."""
+        """Add or replace single values. MLflow shows the value of the last step, so a changed one
+        gets a new step."""
         points = []
         for name, value in figures.items():
             key = metric_key(name)
@@ -195,7 +199,8 @@ class StoredRun:
         self._metrics |= {metric_key(key): value for key, value in figures.items()}
 
     def attach(self, name: str, sha256: str, upload: Callable[[MlflowClient, str], None]) -> None:
-        """Attach an artifact by `upload`, which takes the client and the id of the run, unless the run has it."""
+        """Attach an artifact by `upload`, which takes the client and the id of the run, unless the
+        run has it."""
         tag = _DIGEST_TAG + re.sub(r"[^\w. -]", "_", name)  # `sweep@TASK.json` is no key of a tag
         if self.tags.get(tag) != sha256:
             upload(self._client, self.id)
@@ -235,7 +240,8 @@ def upload_config(config: Mapping[str, Any], client: MlflowClient, run_id: str) 
 def upload_table(path: Path, table: ShownTable, client: MlflowClient, run_id: str) -> None:
     """Attach the first rows of a Parquet file to a run as the table `NAME.json`."""
     file = f"{table.name}.json"
-    # MLflow appends to a table that exists. A run is one result, so the rows that it has are those of the file.
+    # MLflow appends to a table that exists. A run is one result, so the rows that it has are those
+    # of the file.
     if file in {artifact.path for artifact in client.list_artifacts(run_id)}:
         return
     rows = pq.read_table(path)
@@ -246,7 +252,8 @@ def upload_table(path: Path, table: ShownTable, client: MlflowClient, run_id: st
 
 
 def dataset_inputs(inputs: Mapping[str, tuple[str, str]]) -> list[DatasetInput]:
-    """Convert names with paths and digests to MLflow entities. No data is read; digests identify the content."""
+    """Convert names with paths and digests to MLflow entities. No data is read; digests identify
+    the content."""
     tags = [InputTag("mlflow.data.context", "input")]
     return [
         DatasetInput(Dataset(name, digest[:_MAX_DIGEST_CHARACTERS], "local", json.dumps({"uri": path})), tags)
@@ -255,7 +262,8 @@ def dataset_inputs(inputs: Mapping[str, tuple[str, str]]) -> list[DatasetInput]:
 
 
 def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
-    """Flatten a nested configuration to dotted keys and string values, the format of MLflow's parameters.
+    """Flatten a nested configuration to dotted keys and string values, the format of MLflow's
+    parameters.
 
     Lists of plain values are kept whole; lists of mappings are indexed.
 
@@ -278,7 +286,8 @@ def truncated(value: str, limit: int) -> str:
     if len(value) <= limit:
         return value
     note = f"… (cut, {len(value)} characters)"
-    # MLflow counts characters, databases may count bytes: leave two bytes for the note's multi-byte character.
+    # MLflow counts characters, databases may count bytes: leave two bytes for the note's multi-byte
+    # character.
     return value[: limit - len(note) - 2] + note
 
 

@@ -1,8 +1,10 @@
-"""record.json of a run folder: what the runs of a stage and of its pipeline show in MLflow besides the curves.
+"""record.json of a run folder: what the runs of a stage and of its pipeline show in MLflow besides
+the curves.
 
-A stage leaves it when it opens, and again with its figures and pages when it has finished. Together with the folder's
-other files (`metrics.jsonl`, `events.jsonl`, `system*.jsonl`, `status.json`) it is all that `sending` needs, so another
-process can send the run at any later time. It has no secrets: a configuration with secrets is refused.
+A stage leaves it when it opens, and again with its figures and pages when it has finished. Together
+with the folder's other files (`metrics.jsonl`, `events.jsonl`, `system*.jsonl`, `status.json`) it
+is all that `sending` needs, so another process can send the run at any later time. It has no
+secrets: a configuration with secrets is refused.
 """
 
 import dataclasses
@@ -42,7 +44,8 @@ class Attachment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownTable:
-    """A Parquet file with the user's text, whose first rows a run shows as a table, once the stage has finished."""
+    """A Parquet file with the user's text, whose first rows a run shows as a table, once the stage
+    has finished."""
 
     path: str
     """Path, relative to the run folder or absolute."""
