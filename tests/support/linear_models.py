@@ -14,8 +14,7 @@ from bertline.baselines.linear import window_tagger
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
-from bertline.kinds.token_classification import TokenClassification, TokenClassificationTaskConfig
-from bertline.tasks.source_config import ConllSourceConfig
+from bertline.kinds.token_classification import TokenClassification
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TaggedRows, TextRows
 
 SIZES = {"train": 60, "dev": 30, "test": 40}
@@ -37,14 +36,8 @@ def baselines(case: str) -> tuple[Any, list[Any], Any]:
     pairs, texts = case == "pairs", "marks" if case == "marks" else "words"
     splits = {name: drawn(name, pairs=pairs or case == "numbers", texts=texts) for name in SIZES}
     if case == "tags":
-        source = ConllSourceConfig(
-            kind="conll", path="", encoding="utf-8", word_column=0, tag_column=-1, separator="whitespace", types=None,
-            train_file=None, dev_file=None, test_file=None, on_bad_row="error",
-        )  # fmt: skip
-        config = TokenClassificationTaskConfig(
-            kind="token_classification", source=source, head="softmax", outside_margin="none", metric="entity_f1",
-            word_logits="first", word_case="plain", window_overlap=4, **tiny.task_fields(max_length=16),
-        )  # fmt: skip
+        source = tiny.conll_source(tag_column=-1, separator="whitespace")
+        config = tiny.tagging_task(source=source, **tiny.task_fields(max_length=16))
         kind = TokenClassification(config, ("O", "B-x", "I-x"))
         words = {name: [text.split(" ") for text in split[1]] for name, split in splits.items()}
         rows = {}
