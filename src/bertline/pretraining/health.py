@@ -23,6 +23,7 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import append_lines
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import warn
+from bertline.modeling.weight_files import is_finite
 from bertline.pretraining.config import HealthConfig
 from bertline.pretraining.data import STEP_COUNTS, StepBatch
 from bertline.pretraining.job import PretrainJob
@@ -30,7 +31,6 @@ from bertline.pretraining.objectives.base import Objective, means, means_of, wei
 from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Machine, sum_over_ranks
-from bertline.training.groupwise import all_finite
 from bertline.training.process_group import decide_on_first_rank
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class DivergenceGuard:
         message = None
         if total["skipped_steps"] > self._config.max_skipped_steps:
             message = _skipped_in_words(total["skipped_steps"])
-        elif not all_finite(module):
+        elif not all(map(is_finite, module.parameters())):
             message = "there are weights that are infinite or NaN"
         fatal = message and Alarm(kind="non_finite", step=step, message=message, advice=_CALMER)
         # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.

@@ -99,27 +99,26 @@ def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
 
 def resolve_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
     """Return the device of this rank; MachineError if it is missing, or PyTorch cannot use it."""
-    if runtime.device in ("auto", "cuda"):
-        if torch.cuda.is_available():
-            if runtime.num_devices > (available := torch.cuda.device_count()):
-                raise MachineError(
-                    f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. "
-                    "Ask for no more than there are. Under srun, a task needs all GPUs of its node (--gpus-per-node)."
-                )
-            return torch.device("cuda", ranks.local_rank)
-        if driver_sees_gpu():
+    wants_gpu = runtime.device in ("auto", "cuda")
+    if wants_gpu and torch.cuda.is_available():
+        if runtime.num_devices > (available := torch.cuda.device_count()):
             raise MachineError(
-                f"The driver of this machine sees an NVIDIA GPU, but PyTorch {torch.__version__} cannot use it"
-                f"{'' if torch.version.cuda else ' (it is a build for the CPU)'}. Install a build for the GPU (on an "
-                "image that brings its own: make install TORCH=keep), or train on the CPU with runtime.device=cpu."
+                f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. "
+                "Ask for no more than there are. Under srun, a task needs all GPUs of its node (--gpus-per-node)."
             )
-        if runtime.device == "cuda":
-            raise MachineError("runtime.device is cuda, but there is no CUDA device. Use runtime.device=auto or cpu.")
-    if runtime.device in ("auto", "mps"):
-        if torch.backends.mps.is_available():
-            return torch.device("mps")
-        if runtime.device == "mps":
-            raise MachineError("runtime.device is mps, but this is no Apple GPU. Use runtime.device=auto or cpu.")
+        return torch.device("cuda", ranks.local_rank)
+    if wants_gpu and driver_sees_gpu():
+        raise MachineError(
+            f"The driver of this machine sees an NVIDIA GPU, but PyTorch {torch.__version__} cannot use it"
+            f"{'' if torch.version.cuda else ' (it is a build for the CPU)'}. Install a build for the GPU (on an "
+            "image that brings its own: make install TORCH=keep), or train on the CPU with runtime.device=cpu."
+        )
+    if runtime.device in ("auto", "mps") and torch.backends.mps.is_available():
+        return torch.device("mps")
+    if runtime.device in ("cuda", "mps"):
+        raise MachineError(
+            f"runtime.device is {runtime.device}, but there is no such device. Use runtime.device=auto or cpu."
+        )
     return torch.device("cpu")
 
 

@@ -274,9 +274,3 @@ def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Te
     if norm.device.type != "cpu" or not largest / (norm + 1e-6) >= 1:
         torch.nn.utils.clip_grads_with_norm_(clipped, largest, norm)
     return norm
-
-
-@torch.no_grad()
-def all_finite(module: torch.nn.Module) -> bool:
-    """Return whether every weight is finite. Waits for the device."""
-    return bool(torch.nn.utils.get_total_norm(list(module.parameters())).isfinite())
