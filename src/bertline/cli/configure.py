@@ -178,24 +178,7 @@ def show(overrides: list[str]) -> None:
         if lacking := config.sweep.lacking_points(task):
             say(f"{name}: {lacking}")
     experiment = "Or use: dvc exp run " + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
-    whole = with_whole_lists(overrides, new)
-    keep = "Add --save to keep it" if whole == overrides else f"To keep it, give the whole list: {_to_type(whole)}"
-    say(f"Nothing was written. {keep}. {experiment}")
-
-
-def with_whole_lists(overrides: list[str], content: Mapping[str, Any]) -> list[str]:
-    """Return the overrides, with the whole list that results for one of a list's entry: a choice is saved so."""
-
-    def whole(override: str) -> str:
-        entry = re.match(r"\+?([^=]*?)\.\d+[.=]", override)
-        listed = entry and json.dumps(value_at(content, entry[1]), ensure_ascii=False)
-        return re.sub(r'"(\w+)":', r"\1:", f"{entry[1]}={listed}") if entry else override
-
-    return [*dict.fromkeys(map(whole, overrides))]
-
-
-def _to_type(overrides: list[str]) -> str:
-    return f"bertline configure {shlex.join(overrides)} --save"
+    say(f"Nothing was written. Add --save to keep it. {experiment}")
 
 
 def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) -> None:
@@ -226,9 +209,13 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
             groups[element.lstrip("~")] = None
         elif override.is_sweep_override() or override.is_delete():
             raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit its file in conf/ instead.")
-        elif any(part.isdigit() for part in key.split(".")):
-            whole = _to_type(with_whole_lists(overrides, content))
-            raise ConfigError(f"{override.input_line} changes an entry of a list. Give the whole list: {whole}")
+        elif entry := re.match(r"(.*?)\.\d+(\.|$)", key):
+            # As Hydra reads it, without quotes around keys.
+            whole = re.sub(r'"(\w+)":', r"\1:", json.dumps(value_at(content, entry[1]), ensure_ascii=False))
+            raise ConfigError(
+                f"{override.input_line} changes an entry of a list, which cannot be saved alone. Give the whole list: "
+                + shlex.quote(f"{entry[1]}={whole}")
+            )
         elif (CONF / key).is_dir() or override.package is not None:
             groups[element] = str(override.value())
         else:

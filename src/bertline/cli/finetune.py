@@ -20,7 +20,7 @@ from bertline.cli.overrides import refuse_unused
 from bertline.cli.project import conf_folder, of_caller
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_path, write_atomically, write_json
-from bertline.foundation.formats import with_spread
+from bertline.foundation.formats import markdown_table, with_spread
 from bertline.foundation.parallel import usable_cores
 from bertline.foundation.progress import say
 from bertline.run.stage import run_stage
@@ -279,13 +279,18 @@ def student_of(composed: dict[str, Any]) -> str | None:
 
 
 def comparison(distilled: Mapping[str, Any]) -> str:
-    """Return the table of teacher and students, as text."""
-    lines = [f"{'':14}{'parameters':>12}{'MB':>8}{'ms, 1 row':>11}{'ms, 32 rows':>13}  test"]
-    for row in distilled["rows"]:
-        score = with_spread(row["score"], row["spread"])
-        sizes = f"{row['parameters']:12,}{row['megabytes']:8.1f}{row['ms_1']:11.1f}{row['ms_32']:13.1f}"
-        lines.append(f"{row['name'].replace('_', ' '):14}{sizes}  {score}")
-    return "\n".join(["", *lines, f"rows of {distilled['max_length']} tokens on {distilled['machine']}"])
+    """Return the table of teacher and students."""
+    rows = [
+        [
+            row["name"].replace("_", " "),
+            f"{row['parameters']:,}",
+            *(f"{row[key]:.1f}" for key in ("megabytes", "ms_1", "ms_32")),
+            with_spread(row["score"], row["spread"]),
+        ]
+        for row in distilled["rows"]
+    ]
+    table = markdown_table(["model", "parameters", "MB", "ms, 1 row", "ms, 32 rows", "test"], rows)
+    return f"{table}\nrows of {distilled['max_length']} tokens on {distilled['machine']}"
 
 
 def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, Any]:
@@ -306,21 +311,17 @@ def recipe_of(composed: dict[str, Any], encoders: Sequence[Path]) -> dict[str, A
     if len(rates) > 1 and composed["trials"] is None:
         sweep["num_trials"] = len(rates)
         sweep["space"] = {"learning_rate": {"kind": "choice", "values": rates}, **sweep["space"]}
-    if composed["seeds"] is not None:
-        sweep["num_seeds"] = composed["seeds"]
-    if composed["label_curve"] is not None:
-        sweep["label_curve"] = composed["label_curve"]
+    given = {"num_seeds": composed["seeds"], "label_curve": composed["label_curve"], "num_trials": composed["trials"]}
+    sweep |= {key: value for key, value in given.items() if value is not None}
     if composed["quick"]:
         if composed["trials"] is not None:
             raise ConfigError("quick=true searches nothing: leave trials out.")
-        fine_tuning = {**sweep["fine_tuning"], "method": "frozen"}
-        sweep = {**sweep, "fine_tuning": fine_tuning, "space": {}, "num_trials": 1}
+        sweep |= {"fine_tuning": {**sweep["fine_tuning"], "method": "frozen"}, "space": {}, "num_trials": 1}
     if composed["trials"] is not None:
         search = composed["search"]
-        factor = search["rate_factor"]
-        sweep["num_trials"] = composed["trials"]
+        low, high = rates[0] / search["rate_factor"], rates[-1] * search["rate_factor"]
         sweep["space"] = {
-            "learning_rate": {"kind": "log_uniform", "low": rates[0] / factor, "high": rates[-1] * factor},
+            "learning_rate": {"kind": "log_uniform", "low": low, "high": high},
             "batch_size": {"kind": "choice", "values": search["batch_size"]},
             "num_epochs": {"kind": "choice", "values": search["num_epochs"]},
             **sweep["space"],

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,12 +17,14 @@ from bertline.corpus.sentences.learned import counts_of_words, learn
 from bertline.demo.docstrings import PythonDocsCorpusConfig
 from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.formats import number_of
 from bertline.foundation.progress import silent
 from bertline.foundation.validation import validate
 from bertline.run.identity import at_hand
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
 
+_MOST_CHARACTERS = 4_000_000  # of the beginning of a text are read for its lengths
 _DOCSTRINGS = (64, 64)
 _NOT_AT_HAND = (128, 512)
 """Those of the paper, for text on a hub."""
@@ -74,15 +75,12 @@ def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
     return suited_lengths([document.sentences for document in split if document is not None], longest=longest)
 
 
-_MOST_CHARACTERS = 4_000_000  # of the beginning of a text are read; what lies behind is left to the corpus stage
-
-
 def check_enough_text(config: PipelineConfig) -> None:
     """Check that the user's own text has the documents that both splits need.
 
-    A split needs two documents where the second segment of a pair may be a random one of another document, else one;
-    documents of one group are in the same split. Where cleaning, or the removal of near duplicates, leaves too few, the
-    stages say it. Text on a hub and from packages is not checked, nor paths at which nothing is yet.
+    A split needs two documents where the second segment of a pair may be a random one of another document, else one.
+    Where groups, cleaning, or the removal of near duplicates leave too few, the stages say it. Text on a hub and from
+    packages is not checked, nor paths at which nothing is yet.
     """
     corpus = config.corpus
     if isinstance(corpus, NoCorpusConfig | PythonDocsCorpusConfig) or not config.examples.lengths:
@@ -97,37 +95,22 @@ def check_enough_text(config: PipelineConfig) -> None:
     readers = readers_of(corpus)
     if not all(reader.user_path is not None and at_hand(reader.user_path) for reader in readers.values()):
         return
-    groups: Counter[str] = Counter()
-    keys: set[bytes] = set()
-    characters = num_left_out = 0
+    different: set[bytes] = set()
     with silent():  # the corpus stage says what it leaves out
-        for number, document in enumerate(_documents(readers), start=1):
+        for number, document in enumerate(_documents(readers)):
             text = " ".join(filter(None, map(clean, document.paragraphs)))
-            key = duplicate_key(text)
-            is_copy = corpus.deduplicate != "none" and key in keys
-            if is_copy or len(text) < max(1, corpus.min_document_characters):
-                num_left_out += 1
-            else:
-                keys.add(key)
-                groups[clean(document.group) or key.hex()] += 1
-            characters += sum(map(len, document.paragraphs))
-            largest = max(groups.values(), default=0)
-            # At least two documents are read, since one alone may be a whole file of any size.
-            if (groups.total() >= 2 * needed and groups.total() - largest >= needed) or (
-                number > 1 and characters > _MOST_CHARACTERS
-            ):
+            if len(text) >= max(1, corpus.min_document_characters):
+                different.add(str(number).encode() if corpus.deduplicate == "none" else duplicate_key(text))
+            if len(different) >= 2 * needed:
                 return
     places = ", ".join(f"{key_of(name)}.{one.user_data} is {one.user_path}" for name, one in readers.items())
-    in_groups = f" in {len(groups)} group{'s' * (len(groups) != 1)}" if len(groups) < groups.total() else ""
-    left_out = f" (left out: {num_left_out:,} too short or duplicates)" if num_left_out else ""
-    why = ", because a random second segment comes from another document" if needed > 1 else ""
     fixes = {"Give more text": None}
-    if num_left_out:
-        fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
+    fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
     for name, reader in readers.items():
         fixes |= dict.fromkeys(more_documents(key_of(name) if len(readers) == 1 else key_of("NAME"), reader))
+    why = ", because a random second segment comes from another document" if needed > 1 else ""
     raise ConfigError(
-        f"{places}, with {groups.total()} document{'s' * (groups.total() != 1)}{in_groups} to train on{left_out}; "
+        f"{places}, with {number_of(len(different), 'document')} to train on, without short ones and copies; "
         f"expected at least {needed} for each of train and validation{why}. {', or '.join(fixes)}."
     )
 

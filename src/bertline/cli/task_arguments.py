@@ -8,6 +8,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -337,34 +338,21 @@ def _listed(columns: Sequence[Column]) -> str:
 
 def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]:
     """Return the smallest and largest number of the label column over all splits: a test row may have the largest."""
-    low, high = math.inf, -math.inf
     pattern = None if source["label_pattern"] is None else re.compile(source["label_pattern"])
-    number_in, bad_rows = ANumber(-math.inf, math.inf, pattern), BadRows(source["on_bad_row"])
+    number_in = ANumber(-math.inf, math.inf, pattern)
+    numbers: set[float] = set()
     for path in paths:
-        for record in read_records(path, _layout(source), bad_rows):
-            found = record.values.get(source["label_column"])
-            try:
-                number = number_in(found)
-            except BadRow:
-                number = math.nan
-            if math.isfinite(number):
-                low, high = min(low, number), max(high, number)
-            else:
-                bad_rows.report(
-                    "not_a_number",
-                    f"{path}:{record.line}: {source['label_column']!r} is {found!r}, which is no "
-                    "number (kind=regression).",
-                    "Fix the row, or leave kind out.",
-                )
-    bad_rows.end()
-    if not low < high:
-        told = (
-            "no row has a number" if low > high else f"all rows have the number {low:g}, and there is nothing to learn"
-        )
+        # The stage that reads all rows says what is bad.
+        for record in read_records(path, _layout(source), BadRows("skip")):
+            with suppress(BadRow):
+                numbers.add(number_in(record.values.get(source["label_column"])))
+    numbers -= {math.inf, -math.inf}
+    if len(numbers) < 2:
         raise DataError(
-            f"{paths[0]}: in the column {source['label_column']!r} {told}. Name another: label_column=COLUMN."
+            f"{paths[0]}: the column {source['label_column']!r} has fewer than two different numbers, so there is "
+            "nothing to learn. Name another: label_column=COLUMN."
         )
-    return {"low": low, "high": high}
+    return {"low": min(numbers), "high": max(numbers)}
 
 
 def _number(column: Column | None, default: int) -> int:

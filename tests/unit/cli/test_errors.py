@@ -108,16 +108,10 @@ def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[s
 def test_an_entry_of_a_list_is_named_by_its_number_and_saved_with_its_list() -> None:
     error = error_of("bertline", "configure", "pretrain.phases[0].steps=3", "--save")
     assert "follows a dot: pretrain.phases.0.steps=3" in error
-    given = ("configure", "pretrain.phases.0.steps=900", "model=mini")
-    advised = (
-        run_bertline(ROOT, *given).stdout.partition("To keep it, give the whole list: ")[2].partition(" --save.")[0]
-    )
-    assert f"Give the whole list: {advised} --save" in error_of("bertline", *given, "--save")
-    program, *whole = shlex.split(advised)
-    assert program == "bertline"
-    changes, of_the_list = run_bertline(ROOT, *given).stdout, run_bertline(ROOT, *whole).stdout
-    assert of_the_list.partition("Nothing was")[0] == changes.partition("Nothing was")[0] != ""
-    assert "Add --save to keep it" in of_the_list
+    entry = "pretrain.phases.0.steps=900"
+    advised = error_of("bertline", "configure", entry, "--save").partition("Give the whole list: ")[2]
+    changes = [run_bertline(ROOT, "configure", one).stdout for one in (entry, *shlex.split(advised))]
+    assert changes[0].partition("Nothing was")[0] == changes[1].partition("Nothing was")[0] != ""
 
 
 @pytest.mark.parametrize("recipe", [("pipelines/corpus.py",), ("bertline", "configure")])
