@@ -33,7 +33,7 @@ from pathlib import Path
 
 import repository_source  # noqa: F401
 from chaos_faults import KINDS, Chaos
-from records import HERE, Record, parser_of, variant_of
+from measurements import HERE, Measurement, parser_of, variant_of
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.metrics_log import read_metrics
@@ -72,7 +72,7 @@ def main() -> int:
         found = disturbed(template, folder / "disturbed", arguments, expected)
     print(json.dumps(found), flush=True)
     if arguments.keep:
-        Record(
+        Measurement(
             benchmark="chaos", model="smoke", seq_len=32, figures={"device": processor_name(), **found},
             variant=variant_of(parser, arguments, ["faults", "seed", "steps", "kinds"]), arguments=arguments,
             versions=versions_of("torch", "pytorch-lightning", "mlflow"),

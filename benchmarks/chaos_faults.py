@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from records import HERE
+from measurements import HERE
 
 sys.path.append(str(HERE.parent / "tests" / "support"))
 from servers import MLflowServer, PostgreSQL

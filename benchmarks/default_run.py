@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measurements import Measurement, parser_of
 from processes import Clone
-from records import Record, parser_of
 from scipy.special import stdtrit
 
 from bertline.foundation.files import read_json
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> dict[str, Any]:
     figures |= {"runs": runs, "tasks": {task: _over_runs(runs, task) for task in _tasks(runs)}}
     if arguments.keep:
         name, versions = arguments.experiment, {"python": sys.version.split()[0], **versions_of("torch")}
-        record = Record(
+        record = Measurement(
             benchmark="default_run", model=name, seq_len=64, variant=precision, figures=figures, versions=versions,
             arguments=arguments, not_recorded=("folder", "device"),
         )  # fmt: skip

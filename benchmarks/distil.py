@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from records import keep, parser_of
+from measurements import keep, parser_of
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 

@@ -40,9 +40,9 @@ import torch
 from bare_configuration import section
 from domain_arms import DOMAINS, UNTOUCHED, Pipeline
 from hydra import compose, initialize_config_dir
+from measurements import device_name, keep, parser_of
 from omegaconf import OmegaConf
 from processes import ROOT
-from records import device_name, keep, parser_of
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningResult, fine_tune

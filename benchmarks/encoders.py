@@ -19,7 +19,7 @@ from typing import Any
 import repository_source  # noqa: F401
 import torch
 import transformers
-from records import Record, parser_of
+from measurements import Measurement, parser_of
 
 from bertline.foundation.formats import short_title
 from bertline.foundation.manifests import versions_of
@@ -50,7 +50,7 @@ def main() -> None:
         minutes = json.loads(done.stdout.splitlines()[-1])["minutes"]
     figures = {**figures_of(result), "minutes": minutes, "device": processor_name()}
     if arguments.keep:
-        record = Record(
+        record = Measurement(
             benchmark="encoders", model=arguments.task, seq_len=len(encoders), variant="", figures=figures,
             versions=versions_of("bertline", "torch", "transformers"), arguments=arguments,
             not_recorded=("data", "encoders"),

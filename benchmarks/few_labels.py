@@ -46,8 +46,8 @@ from typing import Any
 
 from few_labels_rows import SETS, Row, draw
 from few_labels_side import SIDES
+from measurements import HERE, current_commit, parser_of
 from processes import processor_seconds, side_environment, versions_in
-from records import HERE, current_commit, parser_of
 
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import versions_of

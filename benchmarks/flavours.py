@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import repository_source  # noqa: F401
-from records import Record, parser_of, variant_of
+from measurements import Measurement, parser_of, variant_of
 
 from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.files import read_json, write_json
@@ -351,7 +351,7 @@ def main() -> None:
         return
     figures = {"device": processor_name(), **Benchmark(arguments).run()}
     if arguments.keep:
-        record = Record(
+        record = Measurement(
             benchmark="flavours", model="tiny", seq_len=LENGTH, figures=figures,
             variant=variant_of(parser, arguments, ["minutes", "seeds", "split"]),
             versions=versions_of("torch", "transformers", "pytorch-lightning", "tokenizers"), arguments=arguments,

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import general_text_page
+from measurements import keep, parser_of
 from processes import Clone, processor_seconds
-from records import keep, parser_of
 
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.manifests import read_manifest, versions_of

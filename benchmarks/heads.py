@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from look import SHAPES, write_shape
-from records import HERE, keep, parser_of
+from measurements import HERE, keep, parser_of
 
 import bertline
 from bertline.foundation.parallel import processor_name

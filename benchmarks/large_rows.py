@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 import psutil
+from measurements import keep, parser_of
 from processes import ROOT, held_bytes
-from records import keep, parser_of
 
 from bertline.encoders.loading import save_model
 from bertline.foundation.parallel import processor_name

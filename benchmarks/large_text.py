@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from measurements import keep, parser_of
 from processes import Clone, held_bytes
-from records import keep, parser_of
 
 from bertline.foundation.parallel import processor_name
 

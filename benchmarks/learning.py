@@ -50,8 +50,8 @@ from typing import Any
 import repository_source  # noqa: F401
 from bare_configuration import CONF, parse_changes, section
 from learning_runs import UNREPORTED_SEED, Choice, Optimizer, Training, Trainings, choose, code_digest, steps_within
+from measurements import Measurement, parser_of, variant_of
 from processes import facts_of_environment
-from records import Record, parser_of, variant_of
 
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.config import ModelConfig
@@ -88,7 +88,7 @@ def main() -> None:
     figures = figures_of([seed for seed, _ in sides], sides[0][1], choice, arguments)
     figures["unigram_entropy"] = of_length["unigram_entropy"]
     if arguments.keep:
-        record = Record(
+        record = Measurement(
             benchmark="learning", model=arguments.model, seq_len=arguments.length, variant=variant, figures=figures,
             versions=paced["facts"]["versions"], arguments=arguments, not_recorded=("examples", "tokenizer", "work"),
             more={"data": {"vocab_size": manifest["vocab_size"], **of_length}},

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import repository_source  # noqa: F401
 from bare_configuration import UNWATCHED, build, section
-from records import facts_of
+from measurements import facts_of
 
 from bertline.encoders.loading import save_model
 from bertline.examples.store import ExampleStore

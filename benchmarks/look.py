@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from records import keep, parser_of
+from measurements import keep, parser_of
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.parallel import processor_name

@@ -48,8 +48,8 @@ import repository_source  # noqa: F401
 import torch
 from bare_configuration import parse_changes, section
 from made_up_examples import FEWEST_TOKENS, MASK_PROB, write_made_up_examples
+from measurements import Measurement, parser_of, variant_of
 from processes import EnvironmentChoice, facts_of_environment, side_environment
-from records import Record, parser_of, variant_of
 
 from bertline.examples.masking import max_targets
 from bertline.modeling.config import ModelConfig, flops_per_token
@@ -134,7 +134,7 @@ def main() -> None:
     figures = figures_of(measured, config, vocab_size, arguments, lengths)
     print(table_of(figures, measured))
     if arguments.keep:
-        record = Record(
+        record = Measurement(
             benchmark="pretraining_step" if arguments.lengths == "full" else "real_lengths", model=arguments.model,
             seq_len=arguments.seq_len, variant=variant, figures=figures, versions=measured.facts["versions"],
             arguments=arguments, more={"rounds": measured.rounds},

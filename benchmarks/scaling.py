@@ -31,7 +31,7 @@ from typing import Any
 
 import repository_source
 import torch
-from records import HERE, Record, device_name, parser_of
+from measurements import HERE, Measurement, device_name, parser_of
 
 from bertline.foundation.manifests import versions_of
 
@@ -73,7 +73,7 @@ def main() -> int:
         "device": device_name(torch.device("cpu")),
     }
     if arguments.keep:
-        record = Record(
+        record = Measurement(
             benchmark="scaling", model=arguments.model, seq_len=arguments.length, variant="", figures=figures,
             versions=versions_of("torch"), arguments=arguments,
         )  # fmt: skip

@@ -25,7 +25,7 @@ from statistics import median
 
 import nltk.tokenize.punkt
 import pysbd
-from records import HERE, keep, parser_of
+from measurements import HERE, keep, parser_of
 
 from bertline.corpus.document import clean
 from bertline.corpus.sentences.learned import LearnedSplitter, counts_of_words, learn

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measurements import HERE, keep, parser_of
 from processes import side_environment, versions_in
-from records import HERE, keep, parser_of
 from serving_side import ONNX_FILES, SIDES, has_vnni
 
 from bertline.baselines.vectors import unit

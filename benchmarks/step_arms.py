@@ -19,7 +19,7 @@ from typing import Any
 import repository_source  # noqa: F401
 import torch
 from bare_configuration import NEVER, UNWATCHED, build, section
-from records import facts_of
+from measurements import facts_of
 
 from bertline.modeling.config import ModelConfig
 from bertline.training.config import RuntimeConfig, ScheduleConfig

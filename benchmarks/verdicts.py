@@ -32,8 +32,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from measurements import keep, parser_of
 from numpy.typing import NDArray
-from records import keep, parser_of
 
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.verdicts import MOST_BLOCKS, Difference, Measured, compared

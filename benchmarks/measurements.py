@@ -1,4 +1,4 @@
-"""Record of a measurement: the figures, with device, versions, arguments and commit."""
+"""What a run of a benchmark keeps: the figures, with device, versions, arguments and commit."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NOT_RECORDED = ("keep", "commit", "verbose")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
-    """Record of one run of a benchmark."""
+class Measurement:
+    """One run of a benchmark."""
 
     benchmark: str
     model: str
