@@ -14,8 +14,8 @@ from sklearn.decomposition import PCA
 from bertline.baselines.base import Baseline, BaselineInputs
 from bertline.baselines.linear import Grid, LinearModel, linear_baseline, tagged_by, window_tagger
 from bertline.encoders.loading import load_encoder
-from bertline.encoding.sequences import encode_texts, padded_sequences, scoring_batches, unit
-from bertline.encoding.word_windows import encode_words, token_ids_of_words, word_means
+from bertline.encoding.sequences import INPUT_NAMES, encode_texts, padded_sequences, scoring_batches, unit
+from bertline.encoding.word_windows import encode_words, outputs_of_words, token_ids_of_words, word_means
 from bertline.linear.features import (
     UNIT_TITLES,
     UNITS,
@@ -26,7 +26,7 @@ from bertline.linear.features import (
     Unit,
     columns,
     mean_and_scale,
-    num_rows_read,
+    rows_read,
     standardised,
 )
 from bertline.linear.model import Clipped, one_thread
@@ -43,7 +43,6 @@ _FEWER_FITTED = 2_500
 _MOST_KEPT = 100_000  # maximum number of texts to cache; the vectors of a large collection would fill the memory
 _SMOOTHING = 1e-3
 """Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3: a = 1e-3."""
-_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 Name = Literal["frozen_encoder", "static_embeddings"]
 VECTOR_NAMES: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
@@ -102,15 +101,13 @@ class FrozenEncoder:
         encoded = encode_words(
             rows, kind.labels, self.tokenizer, max_length=self._max_length, overlap=kind.config.window_overlap
         )
-        found: Vectors = np.zeros((int(encoded.row_starts[-1]), self._model.config.hidden_size), dtype=np.float32)
-        with evaluating(self._model, self._machine) as forward:
-            for indices, _ in scoring_batches(encoded.sequences):
-                batch = encoded.batch(indices)
-                states = forward(*(batch[name].to(self._machine.device) for name in _INPUTS)).hidden_states
-                vectors = word_means(states, batch).cpu().numpy()
-                taken = encoded.taken[indices, : vectors.shape[1]]
-                found[encoded.words[indices, : vectors.shape[1]][taken]] = vectors[taken]
-        return found
+        return outputs_of_words(
+            self._model,
+            encoded,
+            self._machine,
+            self._model.config.hidden_size,
+            lambda outputs, batch: word_means(outputs.hidden_states, batch),
+        )
 
     def static_of_words(self, rows: TaggedRows) -> Vectors:
         """Return vectors [T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
@@ -177,7 +174,7 @@ class FrozenEncoder:
         found: Vectors = np.zeros((len(sequences), 2, self._model.config.hidden_size), dtype=np.float32)
         with evaluating(self._model, self._machine) as forward:
             for indices, batch in scoring_batches(sequences):
-                inputs = {name: batch[name].to(self._machine.device) for name in _INPUTS}
+                inputs = {name: batch[name].to(self._machine.device) for name in INPUT_NAMES}
                 states = forward(*inputs.values()).hidden_states.float()
                 seen = inputs["attention_mask"][..., None].float()
                 found[indices, 0] = ((states * seen).sum(1) / seen.sum(1)).cpu().numpy()
@@ -235,7 +232,7 @@ def text_baselines(
     made = []
     # Only words for pairs, where each text alone says little about the label.
     for unit_of_text in UNITS if given.train.text_pairs is None else UNITS[:1]:
-        read = given.train.first(num_rows_read(given.train, unit_of_text))
+        read = rows_read(given.train, unit_of_text)
         title = f"{UNIT_TITLES[unit_of_text]}, {of_ngrams}"
         made.append(fitted(f"{unit_of_text}_ngrams", title, read, of_ngrams_in(unit_of_text)))
     if given.train.text_pairs is not None:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.encoding.sequences import Sequences, padded, padded_sequences, tensors, window_starts
+from bertline.encoding.sequences import (
+    INPUT_NAMES,
+    Sequences,
+    padded,
+    padded_sequences,
+    scoring_batches,
+    tensors,
+    window_starts,
+)
 from bertline.encoding.token_marks import with_marks
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from bertline.tokenization.tokenizer import Tokenizer
+    from bertline.training.devices import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +206,30 @@ def _context(
     right = end - 1 - begins if end < num_tokens else np.full_like(begins, unlimited)
     whole = np.where(ends <= end, unlimited + 1, 0)
     return np.where((begins >= start) & (begins < end), np.minimum(left, right) + whole, -1)
+
+
+def outputs_of_words(
+    model: nn.Module,
+    encoded: EncodedWords,
+    machine: Machine,
+    width: int,
+    read: Callable[[Any, dict[str, Tensor]], Tensor],
+) -> NDArray[np.float32]:
+    """Compute what a model gives for all words, [T, width], each in the window with the most context around it.
+
+    Args:
+        read: Reduces the outputs of a batch (see `EncodedWords.batch`) to those of its words, [B, W, width], in fp32.
+    """
+    from bertline.training.devices import evaluating
+
+    found = np.zeros((int(encoded.row_starts[-1]), width), dtype=np.float32)
+    with evaluating(model, machine) as forward:
+        for indices, _ in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
+            batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
+            of_words = read(forward(*(batch[name] for name in INPUT_NAMES)), batch).cpu().numpy()
+            taken = encoded.taken[indices, : of_words.shape[1]]
+            found[encoded.words[indices, : of_words.shape[1]][taken]] = of_words[taken]
+    return found
 
 
 def word_means(values: Tensor, batch: dict[str, Tensor]) -> Tensor:

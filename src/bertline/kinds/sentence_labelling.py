@@ -244,11 +244,11 @@ class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows
         """Return the most frequent label and linear models on n-grams, with and without context, and on vectors."""
         from bertline.baselines.linear import SVMS, Grid, linear_baseline
         from bertline.baselines.vectors import MODELS, MOST_ROWS, VECTOR_NAMES, VECTOR_TITLES, text_features
-        from bertline.linear.features import NgramFeatures, num_rows_read
+        from bertline.linear.features import NgramFeatures, rows_read
         from bertline.linear.model import split_by_row
 
         read = _flat(inputs.train)
-        words = NgramFeatures.fitted(read.first(num_rows_read(read, "word")), "word")
+        words = NgramFeatures.fitted(rows_read(read, "word"), "word")
         title = "word n-grams of the sentence"
         shares = (self.label_counts(inputs.train) / max(sum(map(len, inputs.train.labels)), 1)).astype(np.float32)
 

@@ -13,9 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.demo.docstrings import ModuleDocs
-from bertline.encoding.sequences import scoring_batches
 from bertline.encoding.token_marks import NUM_CASES, case_of
-from bertline.encoding.word_windows import EncodedWords, encode_words, token_ids_in_rows, word_means
+from bertline.encoding.word_windows import EncodedWords, encode_words, outputs_of_words, token_ids_in_rows, word_means
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, LossOptions, list_of
@@ -147,18 +146,7 @@ class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
         """Return the logits of all words [T, L]; each word's come from the window with the most context around it."""
         import torch
 
-        from bertline.training.devices import evaluating
-
-        logits = torch.zeros(int(encoded.row_starts[-1]), len(self.labels))
-        with evaluating(model, machine) as forward:
-            for indices, _ in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
-                batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
-                of_tokens = forward(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
-                of_words = self.word_logits(of_tokens, batch).cpu()
-                taken = encoded.taken[indices, : of_words.shape[1]]
-                words = encoded.words[indices, : of_words.shape[1]]
-                logits[torch.from_numpy(words[taken])] = of_words[torch.from_numpy(taken)]
-        return logits
+        return torch.from_numpy(outputs_of_words(model, encoded, machine, len(self.labels), self.word_logits))
 
     def word_logits(self, logits: Tensor, batch: Batch) -> Tensor:
         """Reduce the logits of tokens [B, S, L] to those of words [B, W, L], in fp32."""

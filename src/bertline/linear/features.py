@@ -104,14 +104,15 @@ def columns(rows: TextsRows) -> list[list[str]]:
     return [rows.texts] if rows.text_pairs is None else [rows.texts, rows.text_pairs]
 
 
-def num_rows_read(rows: TextsRows, unit: Unit) -> int:
-    """Return how many of the first rows of train an n-gram model is fitted on."""
-    budget = MOST_CHARACTERS["word" if unit == "word" else "char"]
-    for number, texts in enumerate(zip(*columns(rows), strict=True)):
-        budget -= sum(map(len, texts))
-        if budget < 0 and number > 0:
-            return number
-    return len(rows)
+def rows_read(rows: TextsRows, unit: Unit) -> Any:
+    """Return the first rows of train that an n-gram model is fitted on."""
+    most = MOST_CHARACTERS["word" if unit == "word" else "char"]
+    return first_rows(rows, [sum(map(len, texts)) for texts in zip(*columns(rows), strict=True)], most)
+
+
+def first_rows(rows: Any, sizes: Sequence[int], most: int) -> Any:
+    """Return the first rows whose sizes add up to `most` at most, but one row at least."""
+    return rows.first(max(1, int(np.searchsorted(np.cumsum(sizes), most, side="right"))))
 
 
 # camelCase and PascalCase are split like snake_case: `read_csv`, `readCsv` and `CSVReader` all share a word with "csv".

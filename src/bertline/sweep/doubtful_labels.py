@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bertline.baselines.linear import LinearModel
 from bertline.baselines.vectors import MOST_ROWS, FrozenEncoder, of_both_texts, unit
 from bertline.kinds.base import paired_columns
-from bertline.linear.features import NgramFeatures, columns, num_rows_read
+from bertline.linear.features import NgramFeatures, columns, rows_read
 from bertline.sweep.folds import folds_of
 from bertline.tasks.stored_rows import TextRows
 
@@ -55,7 +55,7 @@ def doubtful_labels(rows: TextRows, labels: Sequence[str], encoder: FrozenEncode
     given one (`score_of_gold`)."""
     if len(rows) < _FEWEST_ROWS or len(set(rows.sources())) < _FEWEST_OF_LABEL:
         return []
-    rows = rows.first(min(MOST_ROWS, max(_MOST_DECISIONS // len(labels), _FEWEST_ROWS), num_rows_read(rows, "word")))
+    rows = rows_read(rows.first(min(MOST_ROWS, max(_MOST_DECISIONS // len(labels), _FEWEST_ROWS))), "word")
     return ranked(rows, labels, out_of_fold(rows, len(labels), encoder))
 
 

@@ -15,7 +15,6 @@ from bertline.finetuning.finetune import fine_tune
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.predictor import TaskPredictor
-from bertline.modeling.losses import focal_factor
 from bertline.tasks.metrics.classification import counts_of_rows, scores_of_counts
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from tiny import WORDS
@@ -114,27 +113,6 @@ def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, 
     assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-4, abs=1e-6)
     loss.backward()
     assert tensor.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_a_focal_loss_is_finite_where_the_model_is_certain_and_cross_entropy_at_gamma_0(inputs, several):
-    kind = (
-        MultiLabel(inputs.task(multi_label=True, metric="micro_f1"), inputs.LABELS)
-        if several
-        else Classification(inputs.task(), inputs.LABELS)
-    )
-    logits = torch.tensor([[200.0, -200.0], [0.3, 0.1]], requires_grad=True)
-    batch = {"labels": torch.tensor([[1, 0], [0, 1]] if several else [0, 1]), "weights": torch.ones(2)}
-    kind.hard_loss(None, logits, batch, LossOptions(0.1, None, 0.5)).backward()
-    assert logits.grad.isfinite().all()
-    assert (focal_factor(logits.log_softmax(-1), 0.0) == 1).all()
-
-
-def test_one_label_for_every_row_is_a_degenerate_run(inputs):
-    kind = Classification(inputs.task(), inputs.LABELS)
-    rows = rows_of([LOW, HIGH], [0, 1])
-    assert kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.9, 0.1]]), {})
-    assert not kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.4, 0.6]]), {})
 
 
 def test_scores_of_some_rows_come_from_their_statistics(inputs):

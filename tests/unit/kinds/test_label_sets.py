@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import DataError
 from bertline.kinds.label_sets import LabelSets
 
 
@@ -48,12 +48,6 @@ def test_too_few_rows_are_an_error_that_says_how_many_are_needed(num_rows, cover
     sets = LabelSets.of(statistics_of(num_rows, seed=1), "out of fold")
     with pytest.raises(DataError, match=named):
         sets.lowest_probability(coverage)
-
-
-@pytest.mark.parametrize("coverage", [0, 1, 95, -0.1, True, "most", float("nan")])
-def test_coverage_is_a_share_between_0_and_1(coverage):
-    with pytest.raises(ConfigError, match="between 0 and 1"):
-        LabelSets.of(statistics_of(50, seed=0), "dev").lowest_probability(coverage)
 
 
 def test_coverage_of_other_rows_is_measured_where_the_scores_suffice():

@@ -55,8 +55,6 @@ def test_documents_are_split_and_their_labels_are_those_of_train(tmp_path: Path)
         ({"sentences": ["One.", " "], "labels": ["x", "y"]}, "a sentence is empty", "empty_sentence"),
         ({"sentences": [], "labels": []}, "the document has no sentence", "empty_sentence"),
         ({"sentences": "One.", "labels": ["x"]}, "'sentences' is not a list of str", "wrong_type"),
-        ({"sentences": ["One."], "labels": [True]}, "'labels' is not a list of str or int", "wrong_type"),
-        ({"sentences": ["One."]}, "there is no column 'labels'", "missing_column"),
     ],
 )
 def test_a_wrong_row_is_an_error_with_its_line_or_is_skipped(
