@@ -75,7 +75,7 @@ class FrozenEncoder:
         self._checkpoint = Checkpoint.open(folder)
         self.tokenizer = self._checkpoint.tokenizer
         self.pooling = self._checkpoint.pooling
-        self._folder, self._machine, self._max_length = folder, machine, max_length
+        self._machine, self._max_length = machine, max_length
         self._read: dict[str, Vectors] = {}
 
     def choices(self, train: Sequence[str]) -> dict[str, TextVectors]:

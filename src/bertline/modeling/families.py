@@ -13,7 +13,6 @@ al., ModernBERT (arXiv 2412.13663).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
 from bertline.foundation.errors import ArtifactError
@@ -48,7 +47,7 @@ class Wrapping:
     """Names of the modules that read the last layer; all others are below the first one."""
     other_settings: tuple[str, ...] = ()
     """Settings that its class reads besides those that its config class lists."""
-    other_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    other_names: Mapping[str, str] = field(default_factory=dict)
     """Names of weights that its class computes with by others, as patterns, and what stands for them."""
 
 
@@ -66,9 +65,9 @@ class Family:
     """The same for the head of a classifier of texts, whose dense layer stands for BERT's pooler."""
     layer_names: Names = ()
     """Parts of the names of a layer's weights; all are replaced."""
-    config_keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    config_keys: Mapping[str, str] = field(default_factory=dict)
     """Keys of config.json by those of BERT's, where they differ."""
-    defaults: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     """What a missing key of config.json means, by BERT's keys, where it differs."""
     positions_follow_padding: bool = False
     """Whether position 0 has the row of the position embeddings that follows the one with the number of `pad_token_id`;

@@ -102,7 +102,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
     [
         ("checkpoint,copy", "sweep.encoders: checkpoint and copy are the same encoder. Name each once"),
         ("google-bert/x,google-bert/x", "google-bert/x and google-bert/x are the same encoder"),
-        ("./no/such", "sweep.encoders is ./no/such; no/such does not exist"),
+        ("./no/such", "sweep.encoders.0: no/such does not exist"),
     ],
 )
 def test_an_encoder_that_is_named_twice_or_is_not_there_is_found(repository: Path, encoders: str, said: str) -> None:
