@@ -282,13 +282,17 @@ def model_config_in(settings: Mapping[str, Any], family: Family, where: str) -> 
     missing = [key for key in _REQUIRED if key not in settings]
     if missing:
         raise ArtifactError(f"{where}: {', '.join(missing)} missing; is this the configuration of a BERT model?")
+    numbers = {key: settings[key] for key in _REQUIRED} | {key: settings.get(key, _OPTIONAL[key]) for key in _OPTIONAL}
+    for key, value in numbers.items():
+        may_be_float = isinstance(_OPTIONAL.get(key), float)
+        if type(value) is not int and not (may_be_float and type(value) is float):
+            raise ArtifactError(f"{where}: {key} is {value!r:.200}, expected a number. Copy it again.")
+    vocab_size, pad_token_id = numbers.pop("vocab_size"), settings.get("pad_token_id") or 0
+    if not 0 <= pad_token_id < vocab_size <= LARGEST_SIZE:
+        found = f"vocab_size is {vocab_size}, pad_token_id {pad_token_id}"
+        raise ArtifactError(f"{where}: {found}; expected an id of a vocabulary of at most {LARGEST_SIZE:,} tokens.")
     try:
-        config = ModelConfig(
-            **{key: settings[key] for key in _REQUIRED[1:]},
-            **{key: settings.get(key, default) for key, default in _OPTIONAL.items()},
-            hidden_act=_ACTIVATIONS.get(activation, activation),
-            family=family.model_type,
-        )
+        config = ModelConfig(**numbers, hidden_act=_ACTIVATIONS.get(activation, activation), family=family.model_type)
     except ValueError as error:
         raise ArtifactError(f"{where}: {error}.") from error
     layers, groups = config.num_hidden_layers, settings.get("num_hidden_groups") or 1
@@ -300,10 +304,6 @@ def model_config_in(settings: Mapping[str, Any], family: Family, where: str) -> 
     for key in ("classifier_dropout", "qa_dropout"):
         if (rate := settings.get(key)) is not None and (type(rate) not in (int, float) or not 0 <= rate < 1):
             raise ArtifactError(f"{where}: {key} is {rate!r:.200}, expected a number in [0, 1) or null.")
-    vocab_size, pad_token_id = settings["vocab_size"], settings.get("pad_token_id") or 0
-    if type(vocab_size) is not int or not 0 <= pad_token_id < vocab_size <= LARGEST_SIZE:
-        found = f"vocab_size is {vocab_size!r:.200}, pad_token_id {pad_token_id}"
-        raise ArtifactError(f"{where}: {found}; expected an id of a vocabulary of at most {LARGEST_SIZE:,} tokens.")
     return config
 
 

@@ -1,64 +1,56 @@
 """Architecture of the encoder, with the names of BertConfig; the parameters and operations that follow from it."""
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from bertline.foundation.checked import Checked, FractionBelowOne, at_least, at_most, below
 
 Pooling = Literal["mean", "cls"]
 """How hidden states become the vector of a text."""
-_MOST_LAYERS, LARGEST_SIZE = 1000, 10_000_000
-"""Bounds far above all that is trained: a damaged number would fill the memory before a weight is read."""
+LARGEST_SIZE = 10_000_000
+"""A bound far above all that is trained: a damaged number would fill the memory before a weight is read."""
+Size = Annotated[int, at_least(1), at_most(LARGEST_SIZE)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelConfig:
+class ModelConfig(Checked):
     """BERT's architecture (arXiv 1810.04805, section 3) without the vocabulary size, which the tokenizer determines."""
 
-    hidden_size: int
+    hidden_size: Size
     """Size of the hidden states; a multiple of `num_attention_heads`."""
-    num_hidden_layers: int
+    num_hidden_layers: Annotated[int, at_least(1), at_most(1000)]
     """Number of layers."""
-    num_attention_heads: int
+    num_attention_heads: Size
     """Number of attention heads of each layer."""
-    intermediate_size: int
+    intermediate_size: Size
     """Size of the hidden layer of the feed-forward network."""
-    max_position_embeddings: int
+    max_position_embeddings: Size
     """Number of position embeddings: the longest sequence that the model reads."""
-    type_vocab_size: int
+    type_vocab_size: Annotated[int, at_least(0), at_most(LARGEST_SIZE)]
     """Number of token types; BERT uses one for each segment of a pair. With 1, both segments have the same; 0, in
     DistilBERT, is no table of them."""
     hidden_act: Literal["gelu", "gelu_new", "relu"]
     """Activation function; gelu is the exact form (erf), gelu_new the tanh approximation of the reference code."""
-    hidden_dropout_prob: float
+    hidden_dropout_prob: FractionBelowOne
     """Dropout probability of embeddings and of the outputs of attention and feed-forward network."""
-    attention_probs_dropout_prob: float
+    attention_probs_dropout_prob: FractionBelowOne
     """Dropout probability of attention probabilities."""
-    initializer_range: float
+    initializer_range: Annotated[float, at_least(0), below(math.inf)]
     """Standard deviation of the truncated normal distribution of initial weights (reference code: 0.02)."""
-    layer_norm_eps: float
+    layer_norm_eps: Annotated[float, at_least(0), below(math.inf)]
     """Epsilon of LayerNorm."""
     family: str = "bert"
     """Family of the encoder (`modeling.families`), which decides names on disk and details of the heads."""
     own: dict[str, Any] = field(default_factory=dict, hash=False)
     """Settings of a wrapped family's config class in transformers, from which its model is made; empty for others."""
 
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            least = 0 if self.family != "bert" and one.name == "type_vocab_size" else 1
-            most = _MOST_LAYERS if one.name == "num_hidden_layers" else LARGEST_SIZE
-            if one.type is int and (type(value) is not int or not least <= value <= most):
-                raise ValueError(f"{one.name} must be a whole number from {least} to {most:,}, found {value!r:.200}")
-            if one.type is float and (type(value) not in (int, float) or not 0 <= value < math.inf):
-                raise ValueError(f"{one.name} must be a number, at least 0, found {value!r:.200}")
+    def check(self) -> None:
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} "
                 f"and {self.num_attention_heads}"
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), found {getattr(self, name)}")
 
 
 def num_parameters(config: ModelConfig, *, vocab_size: int, with_pooler: bool = True) -> int:

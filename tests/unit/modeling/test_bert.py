@@ -60,9 +60,8 @@ def test_operations_are_those_of_the_matrix_products(sizes, kind, with_pooler):
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("num_hidden_layers", 1001, "a whole number from 1 to 1,000"), ("hidden_size", 32.0, "a whole number from 1"),
-        ("intermediate_size", 0, "a whole number from 1"), ("layer_norm_eps", -1.0, "a number, at least 0"),
-        ("initializer_range", float("nan"), "a number, at least 0"), ("layer_norm_eps", "0", "a number, at least 0"),
+        ("num_hidden_layers", 1001, "at least 1 and at most 1000"), ("intermediate_size", 0, "at least 1"),
+        ("layer_norm_eps", -1.0, "at least 0"), ("initializer_range", float("nan"), "at least 0"),
     ],
 )  # fmt: skip
 def test_sizes_and_numbers_out_of_bounds_are_refused(key, value, problem) -> None:

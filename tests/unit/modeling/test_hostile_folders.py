@@ -114,7 +114,7 @@ def test_sizes_are_compared_with_the_weights_before_memory_is_taken(made: Path, 
             load_encoder(wrapped)
         change(wrapped, **{key: 8, "num_hidden_layers": 10_000_000})
         with pytest.raises(
-            ArtifactError, match=r"num_hidden_layers must be a whole number from 1 to 1,000, found 10000000"
+            ArtifactError, match=r"num_hidden_layers must be at least 1 and at most 1000, found 10000000"
         ):
             load_encoder(wrapped)
 
