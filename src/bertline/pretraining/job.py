@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +15,7 @@ from bertline.examples.store import read_examples_manifest
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, read_json_lines, sha256_of_file
 from bertline.foundation.manifests import MANIFEST_NAME, versions_of, write_manifest
+from bertline.foundation.mappings import leaves
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
@@ -125,7 +126,7 @@ def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, whe
 
     `pretrain.precision=auto` is resolved otherwise on a machine that computes in another precision.
     """
-    before, now = (dict(_flat(identity)) for identity in (trained, expected))
+    before, now = (dict(leaves(identity)) for identity in (trained, expected))
     differences = [
         f"  - {key} was {before.get(key)!r}, is now {now.get(key)!r}"
         for key in sorted({*before, *now})
@@ -134,15 +135,6 @@ def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, whe
     if differences:
         rule = "A run is resumed only as it was started; change it back, or give another run folder."
         raise ConfigError("\n".join([f"{where} was trained with another configuration:", *differences, rule]))
-
-
-def _flat(section: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and the value of each setting."""
-    if isinstance(section, Mapping):
-        for name, value in section.items():
-            yield from _flat(value, f"{key}.{name}" if key else name)
-    else:
-        yield key, section
 
 
 def write_result(
