@@ -68,7 +68,7 @@ def fit(
         ConfigError: An argument is unknown, or does not fit the rows.
         DataError: A row or a column is invalid. The message names the index of the row.
     """
-    from bertline.cli.finetune import fit as fit_tables
+    from bertline.cli.finetune import fit_tables
 
     first, second = (text, None) if isinstance(text, str) else text
     one, several = (label, None) if isinstance(label, str) else (None, list(label))

@@ -391,7 +391,7 @@ class TextSize:
         return None if self.tokens is None else self.tokens / (length - _SPECIAL_TOKENS), float(length)
 
 
-def changed_sections(locked: Mapping[str, Any], configured: Mapping[str, Any]) -> Set[str]:
+def outdated_sections(locked: Mapping[str, Any], configured: Mapping[str, Any]) -> Set[str]:
     """Return the sections that differ between the stages of dvc.lock, so the artifacts, and the configuration."""
     made_with: dict[str, Any] = {}
     for stage in locked.values():
@@ -402,7 +402,7 @@ def changed_sections(locked: Mapping[str, Any], configured: Mapping[str, Any]) -
 def text_size(corpus: CorpusConfig, changed: Set[str]) -> TextSize:
     """Return the size of the text: counted in the examples, else estimated from the corpus or the user's files.
 
-    Artifacts are used unless they were made with other sections, those in `changed` (see `changed_sections`).
+    Artifacts are used unless they were made with other sections, those in `changed` (see `outdated_sections`).
     """
     examples, headline = ARTIFACTS / "examples", METRICS / "corpus.json"
     if changed.isdisjoint(_MADE_OF) and (examples / MANIFEST_NAME).exists():
@@ -466,8 +466,6 @@ class PhaseForecast(PhaseConfig):
     """FLOPs for the non-padding tokens."""
     hours: float
     rate: Rate
-    launches_take_longest: bool
-    """Whether kernel launches take longer than computing, because the passes are small."""
     micro_batch_size: int
     memory: Memory
     fitting_micro_batch_size: int
@@ -553,7 +551,6 @@ def forecast(
             flops=tokens * flops,
             hours=max(computing_s, launching_s) / efficiency / 3600,
             rate=rate,
-            launches_take_longest=launching_s > computing_s,
             micro_batch_size=micro_batch_size,
             memory=step_memory(training, length, micro_batch_size),
             fitting_micro_batch_size=largest_fitting(training, length, hardware.usable_bytes),
@@ -583,8 +580,6 @@ def page(outlook: Forecast, training: Training, price_per_hour: float | None) ->
     time += dict.fromkeys(phase.rate.basis for phase in outlook.phases)
     if outlook.num_devices > 1:
         time.append(f"{outlook.num_devices} devices compute {EFFICIENCY_OF_SEVERAL:.0%} of the time, an assumption")
-    if any(phase.launches_take_longest for phase in outlook.phases):
-        time.append("steps are so small that starting them takes longest: larger batches cost no more time")
     money = ""
     if price_per_hour is not None:
         middle, best, worst = (f"{cost:,.2f}" for cost in outlook.money(price_per_hour))

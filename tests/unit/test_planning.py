@@ -354,8 +354,8 @@ def test_a_text_without_examples_is_estimated_from_its_characters_or_files(here:
 def test_the_lock_says_what_artifacts_were_made_with() -> None:
     made = {"corpus": {"kind": "python_docs"}, "python_docs": {"held_out_fraction": 0.1}, "tokenizer": {"size": 9}}
     lock = {"corpus": {"params": {"params.yaml": made}}, "configure": {"cmd": "python"}}
-    assert planning.changed_sections(lock, made) == planning.changed_sections({}, made) == set()
-    assert planning.changed_sections(lock, {**made, "tokenizer": {}, "other": {}}) == {"tokenizer"}
+    assert planning.outdated_sections(lock, made) == planning.outdated_sections({}, made) == set()
+    assert planning.outdated_sections(lock, {**made, "tokenizer": {}, "other": {}}) == {"tokenizer"}
 
 
 def test_the_vocabulary_is_the_one_made_else_as_configured_and_none_is_fetched(here: Path) -> None:

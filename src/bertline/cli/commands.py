@@ -71,7 +71,7 @@ def corpus_dry_run(composed: dict[str, Any]) -> None:
 
 
 @composing("promote")
-def promote(composed: dict[str, Any]) -> None:
+def promote_version(composed: dict[str, Any]) -> None:
     """Make a version of a task's model the champion by hand, with a reason that is stored with it.
 
     bertline promote task_name=docs_library version=3 reason="better on rare labels, see the report of 3 May"
@@ -80,12 +80,12 @@ def promote(composed: dict[str, Any]) -> None:
     config, task = sections_in(composed), composed["task_name"]
     if task != "encoder" and task not in config.tasks:
         raise ConfigError(f"task_name is {task!r}; expected encoder or one of {', '.join(config.tasks)}")
-    from bertline.tracking.registry import promote as move_alias
+    from bertline.tracking.registry import promote
 
     name = config.export.model_name if task == "encoder" else f"{config.export.model_name}-{task}"
     reason = "" if composed["reason"] is None else str(composed["reason"])
     alias = config.export.champion_alias
-    before, after = move_alias(config.tracking, name, version=str(composed["version"]), alias=alias, reason=reason)
+    before, after = promote(config.tracking, name, version=str(composed["version"]), alias=alias, reason=reason)
     say(f"{name}, {alias}: was {before}")
     say(f"{name}, {alias}: is {after}")
     say(f"reason: {reason.strip()}")
@@ -216,13 +216,9 @@ def upload(folder: Path, name: str, *, public: bool) -> str:
     except HFValidationError as error:
         raise ConfigError(f"{name!r} is no name for a repository: {error}") from error
     except (HTTPError, OSError) as error:
-        response = getattr(error, "response", None)
-        status = None if response is None else response.status_code
-        advice = {
-            401: f"The token in {TOKEN} is not valid, or has expired.",
-            403: f"The token in {TOKEN} may not write there: it needs permission to write, and OWNER must be you or an "
-            "organization of yours.",
-        }.get(status or 0, "Give the same command again when the hub can be reached; it resumes.")
         reason = " ".join(str(error).split()).replace(token, "***")
-        raise MachineError(f"the hub at {api.endpoint} did not take {name}: {reason}. {advice}") from error
+        raise MachineError(
+            f"the hub at {api.endpoint} did not take {name}: {reason}. If it refuses the token in {TOKEN}, "
+            "make one with permission to write, as OWNER; else give the same command again, which resumes."
+        ) from error
     return str(repository)

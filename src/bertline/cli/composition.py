@@ -42,7 +42,7 @@ _NO_FILES = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=s
 _Composed = dict[str, Any]
 
 
-def plain(composed: DictConfig) -> dict[str, Any]:
+def plain_content(composed: DictConfig) -> dict[str, Any]:
     """Return the composed configuration as plain data, with interpolations resolved."""
     try:
         missing = sorted(OmegaConf.missing_keys(composed))
@@ -154,7 +154,7 @@ def run_composed(
         # Hydra would print a line of its own about an error that leaves this function.
         with errors_in_one_line(), explaining(arguments, config, ignored):
             refuse_unread(given_overrides(), config, ignored)
-            content = plain(composed)
+            content = plain_content(composed)
             if config == "config":  # commands with tasks of their own call it themselves
                 refuse_unused(content, given_overrides())
             run(content)
@@ -181,7 +181,7 @@ def composed_in_python(config: str, overrides: Sequence[str], ignored: Collectio
             content = compose(config, list(overrides), return_hydra_config=True)
             HydraConfig.instance().set_config(content)
             refuse_unread(overrides, config, ignored)
-            yield plain(OmegaConf.masked_copy(content, [key for key in content if key != "hydra"]))
+            yield plain_content(OmegaConf.masked_copy(content, [key for key in content if key != "hydra"]))
     finally:
         Singleton.set_state(state)
 

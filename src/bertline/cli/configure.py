@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from bertline.cli.choices import choices_at_stake, described, header, lasting_choices, saved_choices, without_choices
-from bertline.cli.composition import explaining, loaded, plain
+from bertline.cli.composition import explaining, loaded, plain_content
 from bertline.cli.inputs import check_enough_text, check_start, with_suited_lengths
 from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, refuse_unused, with_saved_choices
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
@@ -85,7 +85,7 @@ def _configure(arguments: list[str]) -> None:
 def composed(overrides: list[str]) -> dict[str, Any]:
     """Return the configuration composed from conf/, including lasting choices."""
     with explaining(overrides), initialize_config_dir(str(CONF.resolve()), version_base="1.3"):
-        mapping = plain(compose("config", overrides=overrides))
+        mapping = plain_content(compose("config", overrides=overrides))
     return {key: mapping[key] for key in mapping if key not in ONLY_BY_HAND}
 
 

@@ -80,7 +80,7 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
             {split: here(composed[split]) for split in ("train", "dev", "test")},
             composed["format"],
         )
-        starts = starts_of(composed)
+        starts = named_starts(composed)
         for start in starts.values():  # a wrong one is found before rows are read
             resolve_folder(start, composed["pretrain"]["start_from_revision"])
         name, task, own_paths = asked_task(composed, files)
@@ -227,7 +227,7 @@ def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in
     return message
 
 
-def starts_of(composed: dict[str, Any]) -> dict[str, str]:
+def named_starts(composed: dict[str, Any]) -> dict[str, str]:
     """Return the encoders to start from, as folders or hub names, by the names that they were given."""
     student, named = student_of(composed), composed["start_from"]
     if not isinstance(named, list):
@@ -341,7 +341,7 @@ def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
     return {**runtime, "sweep_workers": num_seeds if cores < num_seeds < 2 * cores else min(cores, num_seeds)}
 
 
-def fit(
+def fit_tables(
     splits: Mapping[str, Any], columns: Mapping[str, Any], start_from: str | Path | None, overrides: Mapping[str, Any]
 ) -> LoadedModel:
     """See `bertline.fit`; `columns` are names, lists or None, by the argument of the command, such as `text_column`."""

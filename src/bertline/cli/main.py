@@ -49,7 +49,7 @@ COMMANDS = {
     "glue": Command("glue:glue", "fine-tune an encoder on the sets of GLUE", "glue"),
     "push": Command("commands:push", "upload an exported model to the Hugging Face hub", "push"),
     "ui": Command("commands:ui", "open MLflow on prepared views of your runs", "ui"),
-    "promote": Command("commands:promote", "make a version of a model the champion by hand", "promote"),
+    "promote": Command("commands:promote_version", "make a version of a model the champion by hand", "promote"),
     "send": Command("commands:send", "send records that the tracking server did not take", "config"),
 }
 HELP = """usage: bertline COMMAND [KEY=VALUE ...]

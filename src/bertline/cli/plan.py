@@ -58,7 +58,7 @@ def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[pla
         raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
     precision, num_threads = config.pretrain.precision, config.runtime.num_threads
     hardware = planning.GPUS.get(asked.device) or planning.this_machine(precision, num_threads=num_threads)
-    changed = planning.changed_sections(locked_stages(), to_mapping(config))
+    changed = planning.outdated_sections(locked_stages(), to_mapping(config))
     given = planning.TextSize(asked.corpus_tokens, "plan.corpus_tokens")
     text = planning.text_size(config.corpus, changed) if asked.corpus_tokens is None else given
     vocab_size = planning.vocab_size(config.tokenizer, changed)

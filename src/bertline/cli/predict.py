@@ -1,6 +1,5 @@
 """predict: apply the model of a finished task, or the encoder (for vectors), to a file of any size."""
 
-import codecs
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +80,6 @@ def check(asked: dict[str, Any]) -> None:
     wanted = asked["probabilities"]
     if wanted != "all" and (not isinstance(wanted, int) or wanted < 0):
         raise ConfigError(f"probabilities is {wanted!r}; expected all, or how many labels are listed (0 for none)")
-    try:
-        codecs.lookup(asked["encoding"])
-    except LookupError:
-        raise ConfigError(f"encoding is {asked['encoding']!r}, which Python does not know; try utf-8") from None
     validate(TableLayout, {key: asked[key] for key in LAYOUT})
 
 

@@ -71,14 +71,14 @@ def given_files(
         if asked_format not in get_args(FileFormat):
             raise ConfigError(f"format is {asked_format!r}; it is one of {', '.join(get_args(FileFormat))}.")
         return GivenFiles(files=named, format=cast(FileFormat, asked_format))
-    formats = {split: format_of(path) for split, path in named.items()}
+    formats = {split: file_format(path) for split, path in named.items()}
     if len(set(formats.values())) > 1:
         told = ", ".join(f"{named[split]} looks like {found}" for split, found in formats.items())
         raise DataError(f"{told}. All files of a task have one format; name it with format= if that is wrong.")
     return GivenFiles(files=named, format=formats["train"])
 
 
-def format_of(path: Path) -> FileFormat:
+def file_format(path: Path) -> FileFormat:
     """Return the format of a file by its extension; articles, or rows with the columns of SQuAD, are SQuAD."""
     ending = Path(without_compression(path.name)).suffix
     if ending not in _BY_ENDING:

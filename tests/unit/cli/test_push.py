@@ -75,7 +75,7 @@ def test_a_public_repository_must_be_asked_for(hub: Any, model: Path) -> None:
     ("name", "token", "message"),
     [
         (NAME, "", "HF_TOKEN is not set"),
-        (NAME, "hf_other", "is not valid, or has expired"),
+        (NAME, "hf_other", "refuses the token in HF_TOKEN"),
         ("bob/reviews", TOKEN, "permission to write"),
         ("a b", TOKEN, "is no name for a repository"),
     ],

@@ -13,7 +13,7 @@ import pytest
 from bertline.cli.finetune import student_of
 from bertline.cli.task_arguments import (
     GivenFiles,
-    format_of,
+    file_format,
     given_files,
     placed,
     search_task,
@@ -68,7 +68,7 @@ def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     pq.write_table(pa.table({"context": ["a"], "question": ["b"]}), tmp_path / "b.parquet")
     (tmp_path / "c.jsonl").write_text(json.dumps(rows[0]) + "\n")
-    found = [format_of(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.jsonl", "d.json", "e.json")]
+    found = [file_format(tmp_path / name) for name in ("a.parquet", "b.parquet", "c.jsonl", "d.json", "e.json")]
     assert found == ["squad", "parquet", "squad", "squad", "squad"]
 
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None
         task_of_files(given, "token_classification", {}, shipped_task)
     (tmp_path / "words").write_text("nothing here is a row\nnor here\n")
     with pytest.raises(DataError, match="the ending .* tells no format.*format=csv"):
-        format_of(tmp_path / "words")
+        file_format(tmp_path / "words")
 
 
 def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:

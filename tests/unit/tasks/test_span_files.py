@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.cli.task_arguments import GivenFiles, format_of, placed, task_of_files
+from bertline.cli.task_arguments import GivenFiles, file_format, placed, task_of_files
 from bertline.corpus.tables import FORMATS_BY_ENDING, JSON_LINES, read_records
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ConfigError, DataError
@@ -131,7 +131,7 @@ def test_articles_of_squad_are_told_from_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     squad = {"paragraphs": [{"context": TEXT, "qas": []}]}
     path.write_text(json.dumps([squad]))
-    assert format_of(path) == "squad" and next(read_records(path, replace(JSON_LINES, format="json"))).values == squad
+    assert file_format(path) == "squad" and next(read_records(path, replace(JSON_LINES, format="json"))).values == squad
 
 
 GOOD = {"text": TEXT, "label": SPANS}
