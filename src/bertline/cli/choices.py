@@ -36,9 +36,6 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
     return {key: values for key, values in changed.items() if key in chosen}
 
 
-Leaves = dict[tuple[str, ...], Any]  # values by their path of keys
-
-
 def lasting_choices(
     saved: Mapping[str, Any], groups: Mapping[str, str | None], values: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -54,7 +51,8 @@ def lasting_choices(
     >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
     {'defaults': [{'override /model': 'small'}, '_self_'], 'optimizer': {'lr': 0.001}}
     """
-    kept, leaves = _groups_of(saved), dict(_leaves_of(saved))
+    kept = _groups_of(saved)
+    leaves = dict(_leaves_of(saved))
     for group in groups:
         section = group.removeprefix("+").rpartition("@")[2].replace("/", ".")  # that the group fills
         kept = {key: option for key, option in kept.items() if f"@{section}." not in key}
@@ -63,9 +61,8 @@ def lasting_choices(
         added = f"/{group.removeprefix('+')}"
         kept[added if group.startswith("+") or added in kept else f"override {added}"] = option
     for key, value in values.items():
-        path = tuple(key.split("."))
-        above = {path[:length] for length in range(len(path))}
-        leaves = {other: old for other, old in _outside(leaves, key).items() if other not in above} | {path: value}
+        others = {other: old for other, old in _outside(leaves, key).items() if not key.startswith(f"{other}.")}
+        leaves = {**others, key: value}
     return _content(kept, leaves)
 
 
@@ -75,8 +72,7 @@ def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
     >>> saved_choices({"defaults": [{"override /model": "small"}, "_self_"], "optimizer": {"lr": 0.001}})
     {'model': 'small', 'optimizer.lr': 0.001}
     """
-    groups = {_name_of(key): option for key, option in _groups_of(saved).items()}
-    return {**groups, **{".".join(path): value for path, value in _leaves_of(saved)}}
+    return {_name_of(key): option for key, option in _groups_of(saved).items()} | dict(_leaves_of(saved))
 
 
 def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
@@ -93,7 +89,7 @@ def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, 
             raise ConfigError(f"{key} is not saved. Saved: {', '.join(choices) or 'nothing'}.")
         dropped |= found
     groups = {key: option for key, option in _groups_of(saved).items() if _name_of(key) not in dropped}
-    return _content(groups, {path: value for path, value in _leaves_of(saved) if ".".join(path) not in dropped})
+    return _content(groups, {key: value for key, value in _leaves_of(saved) if key not in dropped})
 
 
 def _groups_of(saved: Mapping[str, Any]) -> dict[str, str | None]:
@@ -105,24 +101,24 @@ def _name_of(key: str) -> str:
     return key.removeprefix("override ").removeprefix("/")
 
 
-def _leaves_of(section: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves_of(section: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in section.items():
         if isinstance(value, Mapping) and value:
-            yield from _leaves_of(value, (*above, key))
-        elif (*above, key) != ("defaults",):
-            yield (*above, key), value
+            yield from _leaves_of(value, f"{above}{key}.")
+        elif above or key != "defaults":
+            yield f"{above}{key}", value
 
 
-def _outside(leaves: Leaves, section: str) -> Leaves:
-    parts = tuple(section.split("."))
-    return {path: value for path, value in leaves.items() if path[: len(parts)] != parts}
+def _outside(leaves: Mapping[str, Any], section: str) -> dict[str, Any]:
+    return {key: value for key, value in leaves.items() if not f"{key}.".startswith(f"{section}.")}
 
 
-def _content(groups: Mapping[str, str | None], leaves: Leaves) -> dict[str, Any]:
+def _content(groups: Mapping[str, str | None], leaves: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of the file; Hydra wants what overrides at the end."""
     ordered = sorted(groups, key=lambda key: key.startswith("override"))
     content: dict[str, Any] = {"defaults": [{key: groups[key]} for key in ordered] + ["_self_"]}
-    for (*parts, last), value in leaves.items():
+    for key, value in leaves.items():
+        *parts, last = key.split(".")
         section = content
         for part in parts:
             section = section.setdefault(part, {})
