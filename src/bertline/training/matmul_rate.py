@@ -5,6 +5,7 @@ measures it, in four seconds that do not count as training, and keeps it in the 
 """
 
 import functools
+import hashlib
 import os
 import statistics
 import time
@@ -13,8 +14,7 @@ from pathlib import Path
 
 import torch
 
-from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import locked, read_json, write_json
+from bertline.foundation.files import kept_json, locked
 from bertline.foundation.parallel import processor_name
 from bertline.foundation.progress import say
 from bertline.training.config import Precision
@@ -64,16 +64,16 @@ def hot_matmul_rate(device: torch.device, precision: Precision) -> float:
     return 2.0 * rows * inner * columns / min(hot)
 
 
-def rates_file() -> Path:
-    """Return the file of this user's machines: `bertline/matmul_rates.json` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertline/matmul_rates.json"
+def rates_folder() -> Path:
+    """Return the folder with the rates of this user's machines: `bertline/matmul_rates` in the user's cache folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertline/matmul_rates"
 
 
 def peak_rate(device: torch.device, precision: Precision) -> float:
     """Return floating-point operations per second of large matrix products, as `hot_matmul_rate` measures them.
 
     The result is kept for the model of the device, the precision, the number of threads and PyTorch's version. Delete
-    the file to measure again, for example where other work ran meanwhile.
+    the folder to measure again, for example where other work ran meanwhile.
     """
     if device.type == "cpu":
         name = f"{processor_name()}, threads: {torch.get_num_threads()}"
@@ -86,22 +86,21 @@ def peak_rate(device: torch.device, precision: Precision) -> float:
 
 @functools.cache
 def _read_once(device: torch.device, precision: Precision, key: str) -> float:
-    file, kept = rates_file(), {}
+    file = rates_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     with ExitStack() as turn:
         with suppress(OSError):  # where the folder cannot be written, the rate is not kept
             file.parent.mkdir(parents=True, exist_ok=True)
             turn.enter_context(locked(file.with_suffix(".lock")))  # two processes would each find half of the rate
-        with suppress(OSError, BertlineError, AttributeError, TypeError, ValueError):  # absent or damaged
-            kept = {str(name): float(rate) for name, rate in read_json(file).items() if float(rate) > 0}
-        if key not in kept:
-            kept[key] = hot_matmul_rate(device, precision)
-            if device.type == "cuda":  # the matrices are freed by now
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats(device)
-            with suppress(OSError, BertlineError):
-                write_json(file, kept)
-            say(
-                f"this machine sustains {kept[key] / 1e9:,.0f} GFLOP/s in matrix products ({key}); utilisation is a "
-                f"fraction of that. Measured once, in 4 s{f'; kept in {file}' if file.exists() else ''}"
-            )
-        return kept[key]
+        return kept_json(file, key, functools.partial(_measured, device, precision, key))
+
+
+def _measured(device: torch.device, precision: Precision, key: str) -> float:
+    rate = hot_matmul_rate(device, precision)
+    if device.type == "cuda":  # the matrices are freed by now
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    say(
+        f"this machine sustains {rate / 1e9:,.0f} GFLOP/s in matrix products ({key}); utilisation is a fraction of "
+        "that. Measured once, in 4 s"
+    )
+    return rate

@@ -1,13 +1,12 @@
 """The rate of a large matrix product, which utilisation is measured against; it is measured once and kept."""
 
-import json
 import time
 
 import pytest
 import torch
 
 from bertline.training import matmul_rate as module
-from bertline.training.matmul_rate import hot_matmul_rate, peak_rate, rates_file
+from bertline.training.matmul_rate import hot_matmul_rate, peak_rate, rates_folder
 
 CPU = torch.device("cpu")
 
@@ -100,20 +99,23 @@ def test_a_machine_is_measured_once_for_each_precision_and_number_of_threads(mea
         torch.set_num_threads(threads)
     assert measured == ["fp32", "bf16", "fp32"]
     (first, *others) = capfd.readouterr().out.splitlines()
-    assert "sustains 100 GFLOP/s" in first and str(rates_file()) in first and "Measured once" in first
+    assert "sustains 100 GFLOP/s" in first and "Measured once" in first
     assert len(others) == 2
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"a": "fast"}', '{"a": null}'])
-def test_a_damaged_file_is_replaced(measured, content):
-    rates_file().parent.mkdir()
-    rates_file().write_text(content)
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-2], lambda whole: whole.replace(b"1", b"2"), lambda _: b""])
+def test_a_damaged_file_is_replaced(measured, damage):
     assert peak_rate(CPU, "fp32") == 1e11
-    assert list(json.loads(rates_file().read_text()).values()) == [1e11]
+    (file,) = rates_folder().glob("*.json")
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    for _ in range(2):
+        new_process()
+        assert peak_rate(CPU, "fp32") == 2e11
+    assert measured == ["fp32"] * 2
 
 
-def test_a_cache_folder_that_cannot_be_written_costs_only_the_keeping(measured, monkeypatch, tmp_path, capfd):
+def test_a_cache_folder_that_cannot_be_written_costs_only_the_keeping(measured, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert peak_rate(CPU, "fp32") == 1e11
-    assert "kept in" not in capfd.readouterr().out
