@@ -128,9 +128,8 @@ def linear_baseline(
         values = sharpened(on_dev[choice[0]], choice[1])
         return values if finished is None else finished(values, given.dev)
 
-    best, power = given.best(itertools.product(fitted, powers), predicted)
-    option, model = best
-    predictor = LinearPredictor(features[option][0], fitted[best], power, finished)
+    (option, model), power = given.best(itertools.product(fitted, powers), predicted)
+    predictor = LinearPredictor(features[option][0], fitted[option, model], power, finished)
     settings = {
         **({setting: option} if option else {}),
         **model.settings(),
@@ -138,7 +137,7 @@ def linear_baseline(
     }
     baseline = given.baseline(name, title, predictor, settings)
     if given.folds:
-        baseline.predictions["dev"] = predicted((best, power))
+        baseline.predictions["dev"] = predicted(((option, model), power))
 
     def refitted(places: NDArray[np.int64]) -> LinearPredictor:
         places = places[places < len(rows)]

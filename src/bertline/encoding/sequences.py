@@ -110,10 +110,20 @@ def encode_texts(
             if second is None:
                 yield first[:room], None, len(first) > room
             else:
-                most, rest = _kept_of_pair(len(first), len(second), room)
+                most, rest = kept_of_pair(len(first), len(second), room)
                 yield first[:most], second[:rest], most + rest < len(first) + len(second)
 
     return assembled(parts(), tokenizer)
+
+
+def kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return how many tokens of each segment remain when the longer one is truncated first (the second on a tie).
+
+    >>> kept_of_pair(9, 2, 8), kept_of_pair(2, 9, 8), kept_of_pair(9, 9, 7)
+    ((6, 2), (2, 6), (4, 3))
+    """
+    of_second = min(second, max(room // 2, room - first))
+    return min(first, room - of_second), of_second
 
 
 SegmentPair = tuple[list[int], list[int] | None, bool]
@@ -202,18 +212,6 @@ def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int
     if len(first) >= len(second):
         return [(chunk, second[:shorter]) for chunk in _chunks(first, room - shorter, overlap)]
     return [(first[:shorter], chunk) for chunk in _chunks(second, room - shorter, overlap)]
-
-
-def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
-    """Return how many tokens of each segment remain when the longer one is truncated first (the second on a tie)."""
-    if first + second <= room:
-        return first, second
-    half = room // 2
-    if second <= half:
-        return room - second, second
-    if first <= room - half:
-        return first, room - first
-    return room - half, half
 
 
 class Epochs:

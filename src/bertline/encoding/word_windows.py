@@ -200,11 +200,10 @@ def _context(
 
     `num_tokens` + 1 is added for a word entirely inside the window, so that it ranks above any that is not.
     """
-    unlimited = num_tokens
     end = start + room
-    left = begins - start if start else np.full_like(begins, unlimited)
-    right = end - 1 - begins if end < num_tokens else np.full_like(begins, unlimited)
-    whole = np.where(ends <= end, unlimited + 1, 0)
+    left = begins - start if start else np.full_like(begins, num_tokens)
+    right = end - 1 - begins if end < num_tokens else np.full_like(begins, num_tokens)
+    whole = np.where(ends <= end, num_tokens + 1, 0)
     return np.where((begins >= start) & (begins < end), np.minimum(left, right) + whole, -1)
 
 

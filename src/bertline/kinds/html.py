@@ -29,12 +29,13 @@ def label_block(error: dict[str, Any]) -> str:
 
 def ranking_block(error: dict[str, Any]) -> str:
     """Return the HTML of an error of a ranking: the query, the document put first, and a right one."""
-    query = str(error.get("query", ""))
     first = shortened(str(error.get("first_document") or error["predicted"]))
     right = shortened(str(error.get("right_document") or error["gold"]))
-    blocks = f"<p><b>{escape(shortened(query))}</b></p>"
-    blocks += f'<p><small>put first</small> <span class="wrong">{escape(first)}</span></p>'
-    blocks += f'<p><small>right</small> <span class="right">{escape(right)}</span></p>'
+    blocks = (
+        f"<p><b>{escape(shortened(str(error.get('query', ''))))}</b></p>"
+        f'<p><small>put first</small> <span class="wrong">{escape(first)}</span></p>'
+        f'<p><small>right</small> <span class="right">{escape(right)}</span></p>'
+    )
     return quote(blocks, sureness(error))
 
 

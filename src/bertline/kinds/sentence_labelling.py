@@ -322,32 +322,32 @@ def encode_documents(
     """
     longest = tokenizer.single.room(max_length)
     ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
-    groups: list[list[int]] = []
-    types: list[list[int]] = []
-    at_cls: list[list[int]] = []
+    groups: list[list[tuple[list[int], int]]] = []
     is_first: list[bool] = []
     cut = np.zeros(len(documents), dtype=np.bool_)
     for row, sentences in enumerate(documents):
-        room = turn = 0
+        room = 0
         for place in range(len(sentences)):
             whole = next(ids)
             cut[row] |= len(whole) > longest
             sentence = tokenizer.single.sequence(whole[:longest])
             if place == 0 or len(sentence) > room:
-                for of_groups in (groups, types, at_cls):
-                    of_groups.append([])
+                groups.append([])
                 is_first.append(place == 0)
-                room, turn = max_length, 0
-            label = labels[row][place] if labels[row] else 0
-            groups[-1] += sentence
-            types[-1] += [turn] * len(sentence)
-            at_cls[-1] += [label, *[IGNORED_LABEL] * (len(sentence) - 1)]
-            room, turn = room - len(sentence), 1 - turn
-    lengths = np.array([len(group) for group in groups], dtype=np.int64)
+                room = max_length
+            groups[-1].append((sentence, labels[row][place] if labels[row] else 0))
+            room -= len(sentence)
+    tokens = [[token for sentence, _ in group for token in sentence] for group in groups]
+    types = [[turn % 2 for turn, (sentence, _) in enumerate(group) for _ in sentence] for group in groups]
+    at_cls = [
+        [each for sentence, label in group for each in (label, *[IGNORED_LABEL] * (len(sentence) - 1))]
+        for group in groups
+    ]
+    lengths = np.array([len(group) for group in tokens], dtype=np.int64)
     # Truncation is recorded per document.
     whole_groups = np.zeros(len(groups), dtype=np.bool_)
     return EncodedSentences(
-        sequences=Sequences(padded(groups, tokenizer.pad_id), padded(types, 0), lengths, whole_groups),
+        sequences=Sequences(padded(tokens, tokenizer.pad_id), padded(types, 0), lengths, whole_groups),
         labels=padded(at_cls, IGNORED_LABEL),
         is_first=np.array(is_first, dtype=np.bool_),
         num_sentences=np.array([len(sentences) for sentences in documents], dtype=np.int64),

@@ -189,9 +189,8 @@ class Summarisation(SentenceReader[SummaryRows]):
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:
-        blocks = f"<p><small>summary</small> {escape(shortened(plain(error['gold'])))}</p>"
-        blocks += f"<p><small>chosen</small> {escape(shortened(plain(error['predicted'])))}</p>"
-        return quote(blocks, "")
+        parts = (("summary", error["gold"]), ("chosen", error["predicted"]))
+        return quote("".join(f"<p><small>{name}</small> {escape(shortened(plain(x)))}</p>" for name, x in parts), "")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         return Usage(

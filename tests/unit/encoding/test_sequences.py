@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.encoding.sequences import _kept_of_pair, encode_texts, encode_windows, length_sorted_batches
+from bertline.encoding.sequences import encode_texts, encode_windows, kept_of_pair, length_sorted_batches
 from bertline.kinds.classification import EncodedTexts
 
 
@@ -41,7 +41,7 @@ def reference_truncation(first, second, room):
 
 @given(st.integers(0, 80), st.integers(0, 80), st.integers(1, 70))
 def test_pairs_give_way_as_in_the_reference_code(first, second, room):
-    assert _kept_of_pair(first, second, room) == reference_truncation(first, second, room)
+    assert kept_of_pair(first, second, room) == reference_truncation(first, second, room)
 
 
 def test_every_pass_has_each_row_once_in_another_order(tokenizer, inputs):
