@@ -39,8 +39,8 @@ from bertline.foundation.progress import said_once
 
 SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""
+# Sentences below which the share of stubs says nothing.
 _FEWEST_JUDGED = 1_000
-"""Sentences below which the share of stubs says nothing."""
 _WORDS, _KNOWLEDGE = "words.json", "knowledge.json"
 _WORD_COUNTS = TypeAdapter(WordCounts)
 
@@ -233,7 +233,6 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def _by_label(made: Made) -> dict[str, Counter[str]]:
-    """Add up counts by source and language."""
     total: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one in made.counts:
         for label, counts in one["by_label"].items():
@@ -242,7 +241,6 @@ def _by_label(made: Made) -> dict[str, Counter[str]]:
 
 
 def _named(folder: Path, split: Split, written: Made) -> list[str]:
-    """Give the files of a split their names in the artifact."""
     files = [file for made in written.folders if (file := made / f"{split}.parquet").exists()]
     names = [f"{split}-{number:05d}-of-{len(files):05d}.parquet" for number in range(len(files))]
     for file, name in zip(files, names, strict=True):

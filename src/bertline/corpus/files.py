@@ -10,7 +10,6 @@ import gzip
 import io
 import lzma
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +24,6 @@ from backports import zstd
 from bertline.corpus.document import Dropped
 from bertline.foundation.errors import DataError
 from bertline.foundation.parallel import batches
-from bertline.foundation.progress import say
 
 OnUndecodable = Literal["fail", "skip", "replace"]
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -33,9 +31,8 @@ TORN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 """What damaged compressed data raises. bz2 raises OSError without an error number: see `torn`."""
 _MARKS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 _OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open, "zstandard": zstd.open}
+# A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph.
 _MAX_WRAPPED_CHARACTERS = 100
-"""A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph."""
-_SHOWN_ENDINGS, _SHOWN_FILES = 5, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +99,6 @@ def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[
         )
         parts = [Part(f"{shown}/{name}" if shown else name, name, *_state(system, names[name])) for name in wanted]
     others = sorted(names.keys() - set(wanted))
-    if others:
-        endings = Counter(Path(name).suffix or "no ending" for name in others).most_common(_SHOWN_ENDINGS)
-        listed = ", ".join(f"{count:,} with {ending}" for ending, count in endings)
-        say(
-            f"{place}: {len(others):,} files that this reader does not take are left out ({listed}), such as "
-            f"{', '.join(others[:_SHOWN_FILES])}"
-        )
     if not wanted:
         kinds = f"files ending in {' or '.join(suffixes)} (or with {', '.join(COMPRESSED_SUFFIXES)} after it)"
         besides = f"; it holds {len(others)} other files, such as {others[0]}" if others else ""
@@ -309,8 +299,8 @@ def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
         yield "\n".join(waiting)
 
 
+# Files of which `save_to_disk` writes at least one.
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
-"""Files of which `save_to_disk` writes at least one."""
 
 
 def open_dataset(dataset: Any, split: str, *, streaming: bool) -> Any:

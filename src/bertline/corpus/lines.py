@@ -28,8 +28,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CHUNK_BYTES = 1 << 16
+# Non-ASCII text that is shown to the detector; more does not make it surer.
 _MAX_SAMPLE_BYTES = 1 << 18
-"""Non-ASCII text that is shown to the detector; more does not make it surer."""
 
 
 def detect_encoding(part: Part) -> str | None:

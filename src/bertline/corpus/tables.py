@@ -170,7 +170,6 @@ def _json_array(part: Part, content: str) -> list[Any] | None:
 
 
 def _delimited_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> Iterator[NumberedRow | Dropped]:
-    """Yield the rows of CSV, TSV and Excel files."""
     undecodable = False  # whether a line of the current row is
     waiting: list[Dropped] = []
 

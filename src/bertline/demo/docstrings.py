@@ -74,8 +74,8 @@ class ModuleDocs:
     docstrings: tuple[Docstring, ...]
 
 
+# Why a file cannot be read, or its docstrings as plain data: `[name, kind, parameters, text, paragraphs, dropped]`.
 _ReadFile = str | list[Any]
-"""Why a file cannot be read, or its docstrings as plain data: `[name, kind, parameters, text, paragraphs, dropped]`."""
 Cache = tuple[Path, str]
 """Folder of `docstrings_kept_in`, and what its entries depend on besides the files."""
 _KEPT_IN: ContextVar[Cache | None] = ContextVar("kept_in", default=None)
@@ -345,7 +345,6 @@ def _docstring(plain: list[Any]) -> Docstring:
 
 
 def _docstrings(node: ast.AST, name: str) -> Iterator[list[Any]]:
-    """Yield the docstrings of a node and the nodes below it, in source order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
         if text.strip():

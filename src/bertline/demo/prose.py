@@ -48,8 +48,8 @@ _LATEX = re.compile(r"\\[A-Za-z]+")
 _SPACE = re.compile(r"\s+")
 _PUNCTUATION = ".,;:!?()[]{}\"'“”‘’"
 _INSIDE_WORDS = str.maketrans("", "", "-'’/")
+# ASCII characters other than letters and space.
 _ASCII_BESIDES = bytes(code for code in range(128) if not chr(code).isalpha() and chr(code) != " ")
-"""ASCII characters other than letters and space."""
 _MIN_WORDS = 3
 _MIN_LETTER_FRACTION = 0.72  # of letters and spaces; code, formulas and tables have a lower fraction
 _MAX_LATEX_COMMANDS = 2

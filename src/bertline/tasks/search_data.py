@@ -22,14 +22,12 @@ from bertline.tasks.source_files import capped, cut_by_key, drop_repeated, num_r
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
 
 CollectionSource = DocsSearchSourceConfig | BeirSourceConfig | SentencePairsSourceConfig
+# Relevance by query id, then document id; 0 or below: judged not relevant.
 _Judged = dict[str, dict[str, int]]
-"""Relevance by query id, then document id; 0 or below: judged not relevant."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A document or query as read from its file."""
-
     where: str
     """File and line, for messages."""
     id: str

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 
+# Arrow type of a stored column by the type of its field.
 _TYPES = {
     list[str]: pa.string(),
     list[str] | None: pa.string(),
@@ -25,7 +26,6 @@ _TYPES = {
     NDArray[np.int64]: pa.int64(),
     NDArray[np.float64]: pa.float64(),
 }
-"""Arrow type of a stored column by the type of its field."""
 _DTYPES = {NDArray[np.int64]: np.int64, NDArray[np.float64]: np.float64}
 _CLUSTERS = "clusters"
 

@@ -10,8 +10,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bertline.corpus.document import Dropped
-from bertline.corpus.files import Part, find_files
-from bertline.corpus.lines import Line, read_lines
+from bertline.corpus.files import find_files
 from bertline.corpus.readers.table import TableReader
 from bertline.corpus.readers.text import TextReader
 from bertline.foundation.errors import DataError
@@ -39,16 +38,6 @@ def test_a_path_that_matches_nothing_says_what_was_expected(tmp_path: Path) -> N
     (tmp_path / "report.pdf").write_text("text")
     with pytest.raises(DataError, match=r"holds no files ending in .txt.*1 other files, such as report.pdf"):
         find_files(str(tmp_path), (".txt",))
-
-
-def test_undecodable_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"fine\ncaf\xe9\n")
-    part = Part(str(path), path.name, 0)
-
-    (fault,) = [one.fault for one in read_lines(part, "utf-8", "fail") if isinstance(one, Dropped)]
-    assert fault[0] == f"{path}:2: byte 0xe9 at character 4 is not utf-8 text."
-    assert [line.text for line in read_lines(part, "latin-1", "fail") if isinstance(line, Line)] == ["fine", "café"]
 
 
 def test_a_file_that_changes_after_the_plan_is_named(tmp_path: Path) -> None:

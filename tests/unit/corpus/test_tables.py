@@ -97,7 +97,7 @@ def test_the_first_ten_bad_records_of_a_shard_are_named_with_their_number_and_on
     assert first == "12 rows are invalid; the first 10:"
     lines = [f"{folder / name}.{kind}:{2 * number + len(head)}: " for name in ("a", "b") for number in range(1, 7)]
     assert all(place.startswith(line) for place, line in zip(places, lines[:10], strict=True))
-    assert "corpus.on_undecodable: skip" in advice and "corpus.on_undecodable: skip" not in "".join(places)
+    assert "corpus.on_undecodable=skip" in advice and "corpus.on_undecodable=skip" not in "".join(places)
     (folder / f"b.{kind}").unlink()
     (folder / f"a.{kind}").write_bytes(b"\n".join([*head, fine]))
     assert len(list(read(config))) == 1
@@ -140,7 +140,7 @@ def test_a_row_that_cannot_be_used_is_left_out_alone_and_counted_with_its_line(
     line = 2 + bool(head)
     assert [one[:2] for one in dropped] == [(f"documents/{reason}", f"a.{kind}:{line}")]
     if reason != "no_text":
-        with pytest.raises(DataError, match=rf"a.{kind}:{line}: .*corpus.on_undecodable: skip"):
+        with pytest.raises(DataError, match=rf"a.{kind}:{line}: .*corpus.on_undecodable=skip"):
             list(read(table_config(kind)))
 
 

@@ -32,7 +32,7 @@ _LETTERS = r"[^\W\d_]"
 _BROKEN = re.compile(
     rf"(?<![\w-])({_LETTERS}+(?:-{_LETTERS}+)*)([-\u2010\u00ad])([^\S\n]*\n\s*|[^\S\n]+)({_LETTERS}{{2,}}(?:-{_LETTERS}+)*)"
 )
-# What every match of `_BROKEN` has. It begins with what is rare, so that text is searched ten times as fast.
+# What every match of `_BROKEN` has. It begins with what is rare, so that most text is passed over fast.
 _HYPHEN_OF_BROKEN = re.compile(rf"[-\u2010\u00ad](?<={_LETTERS}.)\s+{_LETTERS}{{2}}")
 _WORD = re.compile(rf"{_LETTERS}+(?:-{_LETTERS}+)*")
 # What stands between "pre-" and "post-war" in languages of the Latin alphabet: such a hyphen ends a word for good.
@@ -58,29 +58,12 @@ def divided_words(text: str) -> list[tuple[str, str]]:
     >>> divided_words("He consid-\nered the well- known 20-\nyear-old")
     [('consid', 'ered'), ('well', 'known')]
     """
-    return [(found[1].casefold(), found[4].casefold()) for found in broken_words(text)]
-
-
-def broken_words(text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of `_BROKEN`, as `finditer` finds them, from the hyphens backwards to where the word begins."""
-    end = 0
-    for hyphen in _HYPHEN_OF_BROKEN.finditer(text):
-        start = hyphen.start()
-        while start and (text[start - 1] == "-" or (text[start - 1].isalnum() and not text[start - 1].isdecimal())):
-            start -= 1
-        match = _BROKEN.match(text, start) if start >= end else None
-        if match is not None:
-            end = match.end()
-            yield match
+    found = _BROKEN.finditer(text) if _HYPHEN_OF_BROKEN.search(text) else ()
+    return [(match[1].casefold(), match[4].casefold()) for match in found]
 
 
 def _replaced(text: str, by: Callable[[re.Match[str]], str]) -> str:
-    """Return a text with its divided words replaced."""
-    parts, end = [], 0
-    for match in broken_words(text):
-        parts += [text[end : match.start()], by(match)]
-        end = match.end()
-    return "".join([*parts, text[end:]]) if parts else text
+    return _BROKEN.sub(by, text) if _HYPHEN_OF_BROKEN.search(text) else text
 
 
 def wanted_forms(divided: Iterable[tuple[str, str]]) -> set[str]:
@@ -174,6 +157,7 @@ def _tags(names: str) -> re.Pattern[str]:
 
 
 _Replace = str | Callable[[re.Match[str]], str]
+# Kinds of markup, and what stays of each where it is removed.
 _KINDS: tuple[tuple[str, re.Pattern[str], _Replace], ...] = (
     ("comment", re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL), " "),
     ("tag", _tags(_INLINE), ""),
@@ -192,7 +176,6 @@ _KINDS: tuple[tuple[str, re.Pattern[str], _Replace], ...] = (
     ("empty_brackets", re.compile(r"(?<!\S)\([\s,;]*\)"), ""),
     ("empty_brackets", re.compile(r"(?<!\S)\(\s*[,;][\s,;]*(?=\w)"), "("),
 )
-"""Kinds of markup, and what stays of each where it is removed."""
 _MOST_ROUNDS = 10
 
 
@@ -229,10 +212,10 @@ def without_markup(text: str) -> str:
 
 # Lines that recur in many documents: notices, menus, headers and footers of pages.
 
+# Words from which a whole sentence may be boilerplate: "Yes, sir." is in every novel.
 _FEWEST_OF_SENTENCE = 5
-"""Words from which a whole sentence may be boilerplate: "Yes, sir." is in every novel."""
+# Words from which a whole sentence may be boilerplate though the line before did not end: a notice below a title.
 _FEWEST_OF_NOTICE = 7
-"""Words from which a whole sentence may be boilerplate though the line before did not end: a notice below a title."""
 _DIGITS = re.compile(r"\d+")
 _SENTENCE_ENDS = (".", "!", "?", "\u3002", "\u2026", ",", ";", ":", '"', "'", "\u201d", "\u2019")
 
@@ -268,8 +251,8 @@ def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
         before = text
 
 
+# Distinct divided words that the corpus is asked about, in about 300 MB; later ones count as unseen.
 _MOST_DIVIDED = 1_000_000
-"""Distinct divided words that the corpus is asked about, in about 300 MB; later ones count as unseen."""
 _LINES, _REPEATED, _DIVIDED, _FORMS, _PLAN = "lines.npy", "repeated.npy", "divided.json", "forms.json", "plan.json"
 
 ReadShard = Callable[[Path], Iterable[SourceDocument]]
@@ -332,7 +315,6 @@ def _repeated(index: int, out: Path, *, lines: Sequence[Path], number: int, docu
 
 
 def _divided_in(files: Sequence[Path]) -> list[tuple[str, str]]:
-    """Return the distinct divided words of all shards."""
     pairs = ((left, right) for file in files for left, right in json.loads(file.read_bytes()))
     return list(dict.fromkeys(islice(pairs, _MOST_DIVIDED)))
 
@@ -349,7 +331,6 @@ def _count(shard: Path, out: Path, *, divided: Sequence[Path], read: ReadShard) 
 
 
 def _learn(forms: tuple[Path, ...], out: Path, *, divided: Sequence[Path], repeated: Sequence[Path]) -> Counts:
-    """Write the plan."""
     counts: Counter[str] = Counter()
     for file in forms:
         counts.update(json.loads(file.read_bytes()))

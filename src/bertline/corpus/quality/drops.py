@@ -10,10 +10,10 @@ CHANGED = "changed_paragraphs/"
 """Counts of paragraphs whose text was changed, by how."""
 MARKED = "marked_paragraphs/"
 """Counts of paragraphs with left-over markup that stays, by kind."""
+# Counts of files in another encoding than UTF-8, and of lines that stay with U+FFFD.
 _CONVERTED, _KEPT = "converted_files/", "kept_lines/"
-"""Counts of files in another encoding than UTF-8, and of lines that stay with U+FFFD."""
+# What readers report under a name that sounds as if it was dropped.
 _TOLD = {"lines/replaced": f"{_KEPT}replaced"}
-"""What readers report under a name that sounds as if it was dropped."""
 
 DROPS_NAME = "drops.json"
 """File of the corpus with the content of `Drops`."""

@@ -25,8 +25,8 @@ from bertline.corpus.quality.word_hashes import Hashes, combined, hashes_of_docu
 from bertline.corpus.storage import Made, Steps, Uint64, num_partitions, partition, rows_between
 from bertline.foundation.engine import Counts
 
+# Bits of a document's number in its shard, and of a paragraph's in its document.
 _PLACE = 32
-"""Bits of a document's number in its shard, and of a paragraph's in its document."""
 _KEYS, _LOSERS = "keys.npy", "losers.npy"
 
 
@@ -202,8 +202,6 @@ def _compared(shard: int, out: Path, *, pairs: Sequence[Path], signed: Sequence[
 
 
 class _Ngrams:
-    """The n-grams of a shard's documents, read from disk."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._numbers, self._ends = np.load(folder / _ENDS)

@@ -20,8 +20,8 @@ _TO_WORDS = bytes.maketrans(
     _WHITE + string.ascii_uppercase.encode(), b" " * len(_WHITE) + string.ascii_lowercase.encode()
 )
 _WITHOUT_MEANING = bytes(code for code in range(128) if not chr(code).isalnum() and not chr(code).isspace())
+# Longer words, which are none, are hashed one by one: the others take a step for each 8 bytes.
 _MAX_BYTES = 512
-"""Longer words, which are none, are hashed one by one: the others take a step for each 8 bytes."""
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 # Odd multipliers of 64 bits (the fractional part of the golden ratio; MurmurHash3's finalizer).
 _STEP = np.uint64(0x9E3779B97F4A7C15)

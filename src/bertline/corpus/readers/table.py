@@ -20,8 +20,8 @@ from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
+# Maximum number of column names in a message.
 _SHOWN_COLUMNS = 20
-"""Maximum number of column names in a message."""
 Where = Callable[[int], str]
 
 
