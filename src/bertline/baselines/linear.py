@@ -15,7 +15,7 @@ from sklearn.naive_bayes import ComplementNB
 from sklearn.svm import LinearSVC
 
 from bertline.baselines.base import Baseline, BaselineInputs
-from bertline.linear.features import RowFeatures, WindowFeatures, first_rows
+from bertline.linear.features import RowFeatures, WindowFeatures, rows_up_to
 from bertline.linear.model import (
     Features,
     LinearKind,
@@ -186,7 +186,7 @@ def tagged_by(
         One baseline; an empty list if all words of train have the same tag.
     """
     kind, dev, tests = given.kind, given.dev, given.tests
-    train = first_rows(given.train, [len(words) for words in given.train.words], most_words)
+    train = rows_up_to(given.train, [len(words) for words in given.train.words], most_words)
     gold = np.concatenate(kind.gold(train))
     if len(np.unique(gold)) < 2:
         return []

@@ -384,10 +384,10 @@ def _candidate_overlap(inputs: BaselineInputs) -> list[Baseline]:
     The list is empty if all candidates of train are relevant, or none is.
     """
     from bertline.baselines.linear import REGRESSIONS, Grid, linear_baseline
-    from bertline.linear.features import PairOverlap, first_rows, standardised
+    from bertline.linear.features import PairOverlap, rows_up_to, standardised
     from bertline.linear.model import split_by_row
 
-    read = first_rows(inputs.train, [len(candidates) for candidates in inputs.train.candidates], MOST_CANDIDATES)
+    read = rows_up_to(inputs.train, [len(candidates) for candidates in inputs.train.candidates], MOST_CANDIDATES)
     relevant = np.array([value > 0 for values in read.relevances for value in values], dtype=np.int64)
     if len(np.unique(relevant)) < 2:
         return []

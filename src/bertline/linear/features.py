@@ -107,10 +107,10 @@ def columns(rows: TextsRows) -> list[list[str]]:
 def rows_read(rows: TextsRows, unit: Unit) -> Any:
     """Return the first rows of train that an n-gram model is fitted on."""
     most = MOST_CHARACTERS["word" if unit == "word" else "char"]
-    return first_rows(rows, [sum(map(len, texts)) for texts in zip(*columns(rows), strict=True)], most)
+    return rows_up_to(rows, [sum(map(len, texts)) for texts in zip(*columns(rows), strict=True)], most)
 
 
-def first_rows(rows: Any, sizes: Sequence[int], most: int) -> Any:
+def rows_up_to(rows: Any, sizes: Sequence[int], most: int) -> Any:
     """Return the first rows whose sizes add up to `most` at most, but one row at least."""
     return rows.first(max(1, int(np.searchsorted(np.cumsum(sizes), most, side="right"))))
 
