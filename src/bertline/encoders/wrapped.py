@@ -26,6 +26,7 @@ from bertline.modeling.checkpoint import MLM_HEAD, POSITIONS, WEIGHTS_NAME, WRAP
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.families import CONFIG_NAME, FAMILIES, GENERATOR, family_in
 from bertline.modeling.heads import AnswerLogits
+from bertline.modeling.huggingface import refuse_partial
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import LayerDetail, gather_positions
 from bertline.modeling.weight_files import require_finite, write_weights
@@ -445,12 +446,8 @@ def _require_whole(folder: Path, hf: Any, found: Mapping[str, Any], *, is_new: b
 
     lost, missing = of_encoder(found["missing_keys"]), sorted(found["missing_keys"])
     unknown = of_encoder(found["unexpected_keys"]) if prefix else []
-    for names, problem in ((lost, "lacks"), (unknown, "has weights that its config.json does not make:")):
-        if names:
-            raise ArtifactError(f"{folder} {problem} {', '.join(names[:4])}. Is it a whole checkpoint?")
-    for name, theirs, ours in sorted(found["mismatched_keys"]):
-        if not is_new or name.startswith(prefix):
-            raise ArtifactError(f"{folder}: {name} has shape {list(theirs)}, config.json makes it {list(ours)}.")
+    shapes = (each for each in sorted(found["mismatched_keys"]) if not is_new or each[0].startswith(prefix))
+    refuse_partial(folder, lost, unknown, shapes)
     # A bare encoder is read for its hidden states, not for its pooler.
     drawn = [name for name in missing if prefix or not name.startswith(pooler)]
     if drawn and not is_new:

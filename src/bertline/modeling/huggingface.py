@@ -1,6 +1,6 @@
 """Model folders in Hugging Face format (config.json and model.safetensors), without importing transformers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -182,15 +182,21 @@ def _require_whole(folder: Path, ours: Mapping[str, Tensor], disk: Mapping[str, 
     lost = [name for name in ours if name not in disk and not name.startswith(_HEADS)]
     unknown = sorted(name for name in disk if name not in ours and name.startswith("bert."))
     unknown = [name for name in unknown if not name.startswith(_HEADS)]
-    for names, problem in ((lost, "lacks"), (unknown, "has weights that a BERT encoder of its config.json has not:")):
+    shapes = ((name, disk.get(name, tensor.shape), tensor.shape) for name, tensor in ours.items())
+    refuse_partial(folder, lost, unknown, shapes)
+
+
+def refuse_partial(
+    folder: Path, lost: list[str], unknown: list[str], shapes: Iterable[tuple[str, Sequence[int], Sequence[int]]]
+) -> None:
+    """Raise ArtifactError if weights of an encoder are lost, or unknown, or have one shape in a folder and another in
+    the model."""
+    for names, problem in ((lost, "lacks"), (unknown, "has weights that its config.json does not make:")):
         if names:
-            raise ArtifactError(f"{folder} {problem} {_some(names)}. Is it a whole BERT checkpoint?")
-    for name, tensor in ours.items():
-        expected = tuple(tensor.shape)
-        if disk.get(name, expected) != expected:
-            raise ArtifactError(
-                f"{folder}: {name} has shape {list(disk[name])}, config.json makes it {list(expected)}."
-            )
+            raise ArtifactError(f"{folder} {problem} {_some(names)}. Is it a whole checkpoint?")
+    for name, theirs, ours in shapes:
+        if theirs != ours:
+            raise ArtifactError(f"{folder}: {name} has shape {list(theirs)}, config.json makes it {list(ours)}.")
 
 
 def _some(names: list[str], most: int = 4) -> str:
