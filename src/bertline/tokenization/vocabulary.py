@@ -56,8 +56,10 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
         tokens = read_vocab_file(vocab_file)
     else:
         raise DataError(
-            f"{folder} has neither tokenizer.json nor vocab.txt, so there is no tokenizer in it. Copy them from where "
-            "the model was published."
+            f"{folder} has neither tokenizer.json nor vocab.txt, so bertline reads no tokenizer there. Copy them from "
+            "where the model was published; or convert a slow one (spm.model, merges.txt) once, on a machine where you "
+            "trust it, with `pip install sentencepiece protobuf` if transformers asks for them, and take the new "
+            f"folder: {conversion_of(folder)}"
         )
     config = read_object(folder / "tokenizer_config.json", missing_ok=True)
     normalizer = content.get("normalizer") or {}
@@ -82,7 +84,6 @@ TOKEN_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """Settings of transformers that name the special tokens, in the order of `SPECIAL_TOKENS`."""
 ROBERTA_TOKENS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 """RoBERTa's tokens for padding, unknown, start, end and mask."""
-_SLOW_FILES = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes", "merges.txt")
 _CONVERSION = (
     'python -c "import sys, transformers as t; a, b = sys.argv[1:]; n = t.AutoConfig.from_pretrained(a).architectures; '
     "getattr(t, (n or ['AutoModel'])[0]).from_pretrained(a).save_pretrained(b); "
@@ -117,7 +118,7 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
     """Read the tokenizer of a folder unless it is BERT's, a WordPiece vocabulary alone; then, or without one, None.
 
     Raises:
-        DataError: The folder has a slow tokenizer only, or its special tokens are not in its vocabulary.
+        DataError: Its special tokens are not in its vocabulary.
     """
     path, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     settings: dict[str, Any] = {}
@@ -125,13 +126,6 @@ def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
         settings |= read_object(folder / name, missing_ok=True)
     markers = _markers(settings)
     if not path.is_file():
-        slow = [name for name in _SLOW_FILES if (folder / name).is_file()]
-        if slow and not vocab_file.is_file():
-            raise DataError(
-                f"{folder} has {slow[0]} and no tokenizer.json, which bertline reads. Convert it once, on a machine "
-                "where you trust it, with `pip install sentencepiece protobuf` if transformers asks for them, and take "
-                f"the new folder: {conversion_of(folder)}"
-            )
         added = read_object(folder / "added_tokens.json", missing_ok=True)
         if not vocab_file.is_file() or not (added or markers):
             return None
