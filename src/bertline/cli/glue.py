@@ -38,7 +38,8 @@ def glue(composed: dict[str, Any]) -> None:
     """
     found = found_sets(of_caller(composed["data"]), composed["sets"])
     named = start_of(composed["start_from"])
-    start, encoder = None if composed["start_from"] is None else named, resolve_folder(named)
+    start = None if composed["start_from"] is None else named
+    encoder = resolve_folder(named)
     composed = {**composed, "tasks": {one["name"]: task_of(one, composed, start) for one in found}}
     # The same tasks, sweep and encoder write the same table.
     asked = {"tasks": composed["tasks"], "sweep": composed["sweep"], "start_from": start}
@@ -105,14 +106,16 @@ def task_of(found: Mapping[str, Any], composed: Mapping[str, Any], start: str | 
 def glue_table(sets: Sequence[Mapping[str, Any]], *, encoder: str) -> str:
     """Return the table of sets and its notes as Markdown. Each set has the path of its `result`, or a `problem`."""
     head = ["set", "metric", encoder, "strongest simple", "train rows", "test rows"]
-    lines, notes = [], ["GLUE's own tests have no labels: its dev is the test, and a tenth of train is dev."]
+    notes = ["GLUE's own tests have no labels: its dev is the test, and a tenth of train is dev."]
+    lines = []
     for one in sets:
         notes += [f"{one['title']}: {one[key]}" for key in ("note", "problem") if key in one]
         if "problem" in one:
             lines.append([one["title"], "failed", *["–"] * 4])
             continue
         result = read_json(Path(one["result"]))
-        scores, simple = result["arms"]["encoder"]["scores"], result["baselines"].get(result["conclusion"]["opponent"])
+        scores = result["arms"]["encoder"]["scores"]
+        simple = result["baselines"].get(result["conclusion"]["opponent"])
         pairs = [(split, metric) for split, metrics in one["scores"].items() for metric in metrics]
         cells = [
             [metric if split == "test" else f"{metric} ({split.removeprefix('test_')})" for split, metric in pairs],

@@ -334,10 +334,13 @@ def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
 def _train(bench: Bench, repetition: Repetition) -> str:
     """Fine-tune a repetition, of `folds` a model for each, write its outcome, and return the
     progress message."""
-    job, arm, place = bench.job, bench.arm(repetition.arm), repetition.folder(bench.job)
-    started, metric, saved = time.monotonic(), job.task.metric, job.checkpoints / place.name
+    started = time.monotonic()
+    job, arm = bench.job, bench.arm(repetition.arm)
+    place = repetition.folder(job)
+    saved = job.checkpoints / place.name
     name = _name(bench, repetition)
-    title, seed = f"{job.task_name}, {name}", seed_for(job.sweep.seed, "repetition", repetition.seed)
+    title = f"{job.task_name}, {name}"
+    seed = seed_for(job.sweep.seed, "repetition", repetition.seed)
     result: FineTuningResult | None = None
     try:
         if repetition.kind == "folds":
@@ -354,12 +357,12 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         return f"{name}: came too late, and was done elsewhere"  # this machine was silent; test may have been read
     outcome: dict[str, Any] = {"diverged": False, "curve": [], "cut_rows": {}}
     if result is not None:
-        outcome["curve"] = [[check.share, check.scores[metric]] for check in result.checks if check.scores]
+        outcome["curve"] = [[check.share, check.scores[job.task.metric]] for check in result.checks if check.scores]
         outcome["cut_rows"] = {"train": arm.num_cut("train", repetition.num_train_rows), "dev": arm.num_cut("dev")}
         if has_folds(job):
             dev = replace(repetition, kind="folds", number=0, candidate=0, seed=0).dev_outcome(job)
     outcome |= {"dev": dev.scores, "calibration": dev.calibration}
-    shown = f"{dev.scores[metric]:.3f} on {'the folds' if has_folds(job) else 'dev'}"
+    shown = f"{dev.scores[job.task.metric]:.3f} on {'the folds' if has_folds(job) else 'dev'}"
     with folder_written_atomically(place) as folder:
         if repetition.kind in ("seed", "folds"):
             np.save(folder / f"dev_{STATISTICS}", dev.statistics)
@@ -370,7 +373,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
             test = arm.split("test")
             predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
             outcome["test"] = arm.kind.scores(arm.kind.statistics(test.rows, predictions, dev.calibration))
-            shown = f"{outcome['test'][metric]:.3f} on test"
+            shown = f"{outcome['test'][job.task.metric]:.3f} on test"
         outcome["time_s"] = time.monotonic() - started
         write_json(folder / OUTCOME, outcome)
     shutil.rmtree(saved, ignore_errors=True)
@@ -378,7 +381,8 @@ def _train(bench: Bench, repetition: Repetition) -> str:
 
 
 def _name(bench: Bench, repetition: Repetition) -> str:
-    sweep, parts = bench.job.sweep, [repetition.arm]
+    sweep = bench.job.sweep
+    parts = [repetition.arm]
     if len(sweep.methods) > 1:
         parts.append(METHODS[str(repetition.params.get("method", bench.plan.fine_tuning.method))])
     if repetition.kind.startswith("label_"):

@@ -382,9 +382,8 @@ def write_sweep_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter
     saved = next((one.name for one in outcomes.baselines if one.ms_per_row is not None), None)
     result["winner"] = {"name": ENCODER, "sentence": ""}
     if job.sweep.exported == "winner":
-        noise = 0.0
-        if saved is not None:
-            noise = noise_of_difference(*(on_dev(plan, outcomes, one) for one in (ENCODER, saved)))
+        compared = [on_dev(plan, outcomes, name) for name in (ENCODER, saved) if name is not None]
+        noise = noise_of_difference(*compared) if saved is not None else 0.0
         result["winner"] = winner_part(result, saved, noise)
     result["conclusion"] = conclusion(result, comparisons["test"])
     result["conclusion"]["sentence"] = f"{result['conclusion']['sentence']} {result['winner']['sentence']}".strip()

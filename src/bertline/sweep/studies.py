@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bertline.finetuning.job import DevCheck
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.foundation.files import append_lines, locked, write_atomically
+from bertline.foundation.files import append_lines, keep_json_lines, locked, read_json_lines
 from bertline.foundation.formats import percent
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
@@ -445,11 +445,9 @@ def add_missing_events(run_folder: Path, events: Iterable[dict[str, Any]]) -> No
     An incomplete last line (its writer was killed) is cut off.
     """
     path = run_folder / "events.jsonl"
-    content = path.read_text(encoding="utf-8") if path.exists() else ""
-    whole = content[: content.rfind("\n") + 1]
     key = operator.itemgetter("arm", "kind", "number")
-    known = {key(json.loads(line)) for line in whole.splitlines()}
-    if whole != content:
-        write_atomically(path, whole)
+    known = {key(event) for event in read_json_lines(path)}
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        keep_json_lines(path, lambda _: True)
     if new := [json.dumps(event) for event in events if key(event) not in known]:
         append_lines(path, new)

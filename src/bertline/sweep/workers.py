@@ -82,7 +82,8 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
         say(f"{label}: pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})")
         raise
     except (DivergedError, torch.OutOfMemoryError) as error:
-        score, reason = math.nan, str(error).partition("\n")[0]
+        score = math.nan
+        reason = str(error).partition("\n")[0]
     if math.isnan(score):  # a retry would fail too, so the point gets no score, and the other trials continue
         trial.set_user_attr(REASON, reason)
         warn(f"{label}: {reason} ({point})")

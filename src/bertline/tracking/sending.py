@@ -128,11 +128,13 @@ def _send_until(ended: threading.Event, sender: _Sender) -> None:
             is_last = ended.wait(pause_s)
             try:
                 sender.send()
-                sender.problem, pause_s = None, _EVERY_S
+                sender.problem = None
+                pause_s = _EVERY_S
             except Exception as error:
                 if sender.problem is None:
                     say(f"{sender.target} takes no records now ({first_line(error)}). The work continues.")
-                sender.problem, pause_s = first_line(error), _AFTER_ERROR_S
+                sender.problem = first_line(error)
+                pause_s = _AFTER_ERROR_S
 
 
 class _Sender:
