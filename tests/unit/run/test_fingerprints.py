@@ -97,10 +97,7 @@ CHANGES = [
         *("tasks.metrics.classification", "def ", "UNUSED = 1\n\n\ndef "),
         {*each("sweep"), "task_data@classification", "task_data@summarisation", "evaluate", "export"},
     ),
-    (
-        *("tasks.table_source", "def ", "UNUSED = 1\n\n\ndef "),
-        {*each("task_data"), "sweep@summarisation", "evaluate", "export"},
-    ),
+    ("tasks.table_source", "def ", "UNUSED = 1\n\n\ndef ", each("task_data")),
     ("kinds.classification", '"most frequent labels" if', '"labels" if', {"sweep@classification"}),
     ("kinds.retrieval", "import TextVectors, rankings", "import rankings", {"sweep@retrieval"}),
 ]
