@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bertline.foundation.checked import FractionBelowOne, PositiveFloat
-from bertline.training.optimizers.base import MATRICES_IN_FUSED, AdamSettings, groups_by_decay, not_empty, weight_kinds
+from bertline.training.optimizers.base import AdamSettings, groups_by_decay, not_empty
 
 if TYPE_CHECKING:
     import torch
@@ -50,17 +50,25 @@ class MuonConfig(AdamSettings):
         """See `OptimizerSettings.build`; Muon's own products are in `precision` too. A model needs encoder layers."""
         import torch
 
+        from bertline.modeling.layers import EncoderLayer
         from bertline.training.groupwise import Muon
 
-        kinds = weight_kinds(model)
-        if not (kinds.fused or kinds.layer_matrices):
+        layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
+        in_fused = {layer.query_key_value.weight for layer in layers}  # [3 H, H]: query, key and value
+        in_others = {weight for layer in layers for weight in layer.parameters() if weight.ndim >= 2} - in_fused
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        fused = [weight for weight in weights if weight in in_fused]
+        others = [weight for weight in weights if weight in in_others]
+        outside = [one for one in weights if one.ndim >= 2 and one not in in_fused and one not in in_others]
+        vectors = [weight for weight in weights if weight.ndim < 2]
+        if not (fused or others):
             raise ValueError("muon is for the matrices of encoder layers, and this model has none to train; use adamw")
         decay, factor = self.weight_decay, self.adamw_lr / self.lr
         groups = [
-            {"params": kinds.fused, "weight_decay": decay, "orthogonal": True, "num_matrices": MATRICES_IN_FUSED},
-            {"params": kinds.layer_matrices, "weight_decay": decay, "orthogonal": True, "num_matrices": 1},
-            {"params": kinds.other_matrices, "weight_decay": decay, "orthogonal": False, "rate_factor": factor},
-            {"params": kinds.vectors, "weight_decay": 0.0, "orthogonal": False, "rate_factor": factor},
+            {"params": fused, "weight_decay": decay, "orthogonal": True, "num_matrices": 3},
+            {"params": others, "weight_decay": decay, "orthogonal": True, "num_matrices": 1},
+            {"params": outside, "weight_decay": decay, "orthogonal": False, "rate_factor": factor},
+            {"params": vectors, "weight_decay": 0.0, "orthogonal": False, "rate_factor": factor},
         ]
         betas, dtype = (self.beta1, self.beta2), torch.bfloat16 if precision == "bf16" else torch.float32
         return Muon(not_empty(groups), lr=self.lr, momentum=self.momentum, betas=betas, eps=self.eps, dtype=dtype)

@@ -1,10 +1,10 @@
-"""The contract of an optimizer, the settings of every one, and the weights of a model sorted into its groups."""
+"""The contract of an optimizer, the settings of every one, and groups of weights with and without decay."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bertline.foundation.checked import Checked, FractionBelowOne, PositiveFloat
 
@@ -13,9 +13,6 @@ if TYPE_CHECKING:  # an optimizer is also a section of the configuration, which 
     from torch import nn
 
     from bertline.training.config import Precision
-
-MATRICES_IN_FUSED = 3
-"""Number of matrices of equal shape (query, key and value) stacked along the rows of a fused weight [3 H, H]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,37 +57,6 @@ class AdamSettings(OptimizerSettings):
     """Decay rate of the second moment."""
     eps: float
     """Term added to the denominator for numerical stability."""
-
-
-class WeightKinds(NamedTuple):
-    """Trainable weights of a model, each in one of these lists, in the model's order."""
-
-    fused: list[nn.Parameter]  # [3 H, H], of `MATRICES_IN_FUSED` matrices each
-    layer_matrices: list[nn.Parameter]  # other matrices of the encoder's layers
-    other_matrices: list[nn.Parameter]  # embeddings, pooler and heads
-    vectors: list[nn.Parameter]  # biases, and LayerNorm's scale and shift
-
-
-def weight_kinds(model: nn.Module) -> WeightKinds:
-    """Sort the trainable weights of a model, or of a module that contains one, by kind."""
-    from bertline.modeling.layers import EncoderLayer
-
-    layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
-    fused = {layer.query_key_value.weight for layer in layers}
-    in_layers = {weight for layer in layers for weight in layer.parameters()}
-    kinds = WeightKinds([], [], [], [])
-    for weight in model.parameters():
-        if not weight.requires_grad:
-            continue
-        if weight.ndim < 2:
-            kinds.vectors.append(weight)
-        elif weight in fused:
-            kinds.fused.append(weight)
-        elif weight in in_layers:
-            kinds.layer_matrices.append(weight)
-        else:
-            kinds.other_matrices.append(weight)
-    return kinds
 
 
 def groups_by_decay(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
