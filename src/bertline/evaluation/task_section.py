@@ -153,8 +153,7 @@ class TaskSection:
     @property
     def labels(self) -> list[str]:
         """Labels of the confusion matrix."""
-        labels: list[str] = self.facts.result["details"].get("labels") or self.facts.result["labels"]
-        return labels
+        return list(self.facts.result["details"].get("labels") or self.facts.result["labels"])
 
     def example(self) -> list[tuple[str, Markup]]:
         """Return the first row of train, (name, value) by column; empty if the rows are not there."""

@@ -278,8 +278,10 @@ def _metadata(facts: CardFacts, tags: list[str], pipeline: str | None, start: st
 def _pretraining_settings(facts: CardFacts) -> Iterator[tuple[str, str]]:
     pretrain, optimizer = facts.params.get("pretrain", {}), facts.params.get("optimizer", {})
     for number, phase in enumerate(pretrain.get("phases", ()), start=1):
-        steps = f"{phase['steps']:,} steps of {phase['global_batch_size']} sequences of {phase['max_length']}"
-        yield f"phase {number}", steps
+        yield (
+            f"phase {number}",
+            f"{phase['steps']:,} steps of {phase['global_batch_size']} sequences of {phase['max_length']}",
+        )
     if pretrain.get("max_steps") is not None:
         yield "stopped at step", f"{pretrain['max_steps']:,}"
     if optimizer:

@@ -166,9 +166,8 @@ def _inferred_task(checkpoint: Checkpoint, *, max_length: int) -> FinishedTask |
 
 def _device(name: str) -> torch.device:
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        mps_or_cpu = "mps" if torch.backends.mps.is_available() else "cpu"
+        return torch.device("cuda" if torch.cuda.is_available() else mps_or_cpu)
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

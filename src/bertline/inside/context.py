@@ -197,8 +197,7 @@ def wic(model: LoadedModel, rows: Sequence[WicRow], test_rows: Sequence[WicRow] 
         }
         for name, hits in right.items()
     ]
-    layers = [name for name in right if name not in _SIMPLE]
-    chosen = max(layers, key=lambda name: right[name][~test].mean())
+    chosen = max((name for name in right if name not in _SIMPLE), key=lambda name: right[name][~test].mean())
     facts = {
         "rows": int((~test).sum()),
         "test_rows": int(test.sum()),
