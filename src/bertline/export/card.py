@@ -310,14 +310,13 @@ def _held_out(facts: CardFacts) -> Iterator[tuple[str, str]]:
 def _score_rows(result: Mapping[str, Any], this: Mapping[str, Any]) -> list[list[str]]:
     """Return rows of scores of the arms, the encoder first, and of the baselines; `this` is the model of the card."""
     rows = []
-    for arm in result["arms"].values():
-        scores = (with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test"))
-        title = _shown(arm["title"]) if arm is not this else "**this model's configuration**"
-        rows.append([title, *scores, _interval(arm["test_interval"])])
-    for baseline in result["baselines"].values():
-        scores = (f"{baseline[split]:.3f}" for split in ("dev", "test"))
-        title = _shown(baseline["title"]) if baseline is not this else f"**this model: {_shown(baseline['title'])}**"
-        rows.append([title, *scores, _interval(baseline["test_interval"])])
+    for one in (*result["arms"].values(), *result["baselines"].values()):
+        is_arm, title = "seeds" in one, _shown(one["title"])
+        if one is this:
+            title = "**this model's configuration**" if is_arm else f"**this model: {title}**"
+        means = [one[f"{split}_mean" if is_arm else split] for split in ("dev", "test")]
+        spreads = [one.get(f"{split}_std") for split in ("dev", "test")]
+        rows.append([title, *map(with_spread, means, spreads), _interval(one["test_interval"])])
     return rows
 
 

@@ -273,14 +273,17 @@ def _rendered(facts: Sequence[Mapping[str, Any]], text: str, pair: str | None, n
         loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_function"] = lambda value, **_: json.dumps(value, separators=(",", ":"))
-    models, data = [], []
-    for one in facts:
-        layout, numbers = packed(one["arrays"])
-        models.append({**one, **layout})
-        data.append(Markup(numbers))  # of an alphabet without special characters
+    layouts, numbers = zip(*(packed(one["arrays"]) for one in facts), strict=True)
+    models = [{**one, **layout} for one, layout in zip(facts, layouts, strict=True)]
     # As they are: `{{` or `{#` mean something else in them than in a template.
     sources = {name: Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "look.css", "look.js")}
     page = environment.get_template("look.html").render(
-        page={"models": models}, data=data, text=text, pair=pair, note=note, models=models, sources=sources
+        page={"models": models},
+        data=map(Markup, numbers),
+        text=text,
+        pair=pair,
+        note=note,
+        models=models,
+        sources=sources,
     )
     return printable(page)
