@@ -12,7 +12,7 @@ from bertline.corpus.document import SourceDocument, clean, duplicate_key, with_
 from bertline.corpus.preparation import split_document
 from bertline.corpus.reader import CorpusReader, documents_of
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, named_errors, readers_of
-from bertline.corpus.selection import more_documents
+from bertline.corpus.selection import MORE_DOCUMENTS
 from bertline.corpus.sentences.learned import counts_of_words, learn
 from bertline.demo.docstrings import PythonDocsCorpusConfig
 from bertline.examples.bounds import suited_lengths
@@ -104,14 +104,11 @@ def check_enough_text(config: PipelineConfig) -> None:
             if len(different) >= 2 * needed:
                 return
     places = ", ".join(f"{key_of(name)}.{one.user_data} is {one.user_path}" for name, one in readers.items())
-    fixes = {"Give more text": None}
-    fixes[f"lower corpus.min_document_characters (now {corpus.min_document_characters})"] = None
-    for name, reader in readers.items():
-        fixes |= dict.fromkeys(more_documents(key_of(name) if len(readers) == 1 else key_of("NAME"), reader))
     why = ", because a random second segment comes from another document" if needed > 1 else ""
     raise ConfigError(
         f"{places}, with {number_of(len(different), 'document')} to train on, without short ones and copies; "
-        f"expected at least {needed} for each of train and validation{why}. {', or '.join(fixes)}."
+        f"expected at least {needed} for each of train and validation{why}. {MORE_DOCUMENTS}, or "
+        f"lower corpus.min_document_characters (now {corpus.min_document_characters})."
     )
 
 

@@ -25,7 +25,7 @@ from bertline.corpus.quality.drops import DROPS_NAME, Drops, manifest_of_drops, 
 from bertline.corpus.quality.duplicates import find_duplicates, find_near_duplicates
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.registry import CorpusConfig, SourcesCorpusConfig, named_errors, readers_of
-from bertline.corpus.selection import COUNTS, FEWEST_DOCUMENTS, SPLITS, Selection, groups_to_move, more_documents
+from bertline.corpus.selection import COUNTS, FEWEST_DOCUMENTS, SPLITS, Selection, groups_to_move
 from bertline.corpus.sentences.learned import WordCounts, counts_of_words, learn, sampled_batches
 from bertline.corpus.sources import labelled, sampling_rates, source_table
 from bertline.corpus.storage import FORMAT_VERSION, KIND, Made, Steps
@@ -87,7 +87,7 @@ def build_corpus(
             rates = sampling_rates(whole, config)
             selection = dataclasses.replace(selection, rates=rates, sampling_seed=config.sampling_seed)
         written = steps.run("write", selection.write, numbers)
-        if moved := _moved(config, readers, steps, selection, written):
+        if moved := _moved(config, steps, selection, written):
             written = steps.run("write_again", dataclasses.replace(selection, moved=moved).write, numbers)
 
         parts = [
@@ -209,9 +209,7 @@ def _learn(files: tuple[Path, ...], out: Path) -> Counts:
     return knowledge.summary()
 
 
-def _moved(
-    config: CorpusConfig, readers: Mapping[str, CorpusReader], steps: Steps, selection: Selection, written: Made
-) -> frozenset[str]:
+def _moved(config: CorpusConfig, steps: Steps, selection: Selection, written: Made) -> frozenset[str]:
     """Return the groups to move to a split with too few documents."""
     counts = {split: sum(one["different"][split] for one in written.counts) for split in SPLITS}
     is_enough = min(counts.values()) >= FEWEST_DOCUMENTS or config.validation_fraction == 0
@@ -223,9 +221,7 @@ def _moved(
         for name, (number, first) in one["groups"].items():
             before, first = groups.get(name, (0, first))
             groups[name] = (before + number, first)
-    key = "corpus" if "" in readers else "corpus.sources.NAME"
-    fixes = dict.fromkeys(fix for reader in readers.values() for fix in more_documents(key, reader))
-    return groups_to_move(config, counts, groups, fixes)
+    return groups_to_move(config, counts, groups)
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:

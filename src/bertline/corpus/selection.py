@@ -14,9 +14,7 @@ from bertline.corpus.preparation import PreparedDocument, in_batches, read_prepa
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import losers_of, near_duplicates_of, write_signatures
 from bertline.corpus.quality.word_hashes import is_stub
-from bertline.corpus.reader import CorpusReader, CorpusSettings
-from bertline.corpus.readers.text import TextReader
-from bertline.corpus.readers.xml import XmlReader
+from bertline.corpus.reader import CorpusSettings
 from bertline.corpus.sources import num_copies
 from bertline.corpus.storage import ShardWriter
 from bertline.foundation.engine import Counts
@@ -29,6 +27,11 @@ _SHOWN_STUBS = 100
 SPLITS: tuple[Split, Split] = ("train", "validation")
 FEWEST_DOCUMENTS = 2
 """Documents of a split from which sentence pairs can be made: a random second segment comes from another document."""
+MORE_DOCUMENTS = (
+    "Give more text, or smaller documents or groups: of plain text corpus.document=blank_line, line or regex, of XML a "
+    "smaller element in corpus.document, of tables corpus.group_column=null"
+)
+"""What helps where a text has too few documents or groups."""
 _HASH = re.compile("[0-9a-f]{24}")
 _NEAREST = 16
 Selected = tuple[PreparedDocument | None, list[Dropped]]
@@ -176,14 +179,13 @@ def nearest_first(groups: Iterable[str], split: Split, seed: int) -> list[str]:
 
 
 def groups_to_move(
-    config: CorpusSettings, counts: Mapping[Split, int], groups: Mapping[str, tuple[int, str]], fixes: Iterable[str]
+    config: CorpusSettings, counts: Mapping[Split, int], groups: Mapping[str, tuple[int, str]]
 ) -> frozenset[str]:
     """Return the groups that the split with too few documents gets of the other one, nearest first.
 
     Args:
         counts: Number of documents of each split, without copies.
         groups: The nearest groups of the larger split, with their numbers of documents and the id of the first one.
-        fixes: What makes more groups of the same text.
 
     Raises:
         DataError: There is only one group, and so nothing for the other split.
@@ -195,7 +197,7 @@ def groups_to_move(
     if here == 0 and len(groups) == 1:
         raise DataError(
             f"The corpus cannot be split into train and validation: all text is in one group "
-            f"({next(iter(names.values()))!r}). {', or '.join(['Give more text', *fixes])}."
+            f"({next(iter(names.values()))!r}). {MORE_DOCUMENTS}."
         )
     shortage = f"{here} document{'s' * (here != 1)} fell into {few}"
     asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {FEWEST_DOCUMENTS}"
@@ -212,18 +214,3 @@ def groups_to_move(
     else:
         warn(f"{shortage} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
     return frozenset(moved)
-
-
-def more_documents(key: str, reader: CorpusReader) -> Iterator[str]:
-    """Yield what makes more documents, or groups, of the same text."""
-    group_column = getattr(reader, "group_column", None)
-    if isinstance(reader, TextReader) and reader.document != "line":
-        kinds = [kind for kind in ("blank_line", "line") if kind != reader.document]
-        yield (
-            f"say where a document begins: {key}.document={' or '.join(kinds)}, or regex with {key}.document_start "
-            f"(now {reader.document})"
-        )
-    elif isinstance(reader, XmlReader):
-        yield f"name a smaller element in {key}.document (now {reader.document})"
-    elif group_column is not None:
-        yield f"set {key}.group_column=null (now {group_column}), so that rows of one group may be in both splits"

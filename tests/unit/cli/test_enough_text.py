@@ -45,7 +45,7 @@ def test_a_single_file_is_named_with_what_was_found_and_what_to_do(check: Check,
         check("corpus=text", texts("a"))
     said = str(raised.value)
     assert "my texts, with 1 document to train on, " in said and "expected at least 2 for each of train" in said
-    assert "corpus.document=blank_line or line, or regex with corpus.document_start (now file)" in said
+    assert "corpus.document=blank_line, line or regex" in said
 
 
 def test_short_documents_and_duplicates_do_not_count(check: Check, texts: Callable[..., str], tmp_path: Path) -> None:
