@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bertline.corpus.registry import CorpusConfig, NoCorpusConfig
 from bertline.demo.config import PythonDocsConfig
 from bertline.evaluation.config import EvaluateConfig
@@ -202,19 +200,9 @@ def how_to_register(task: str | None) -> str:
         return ""
     return (
         f"\nThe file conf/task/{task}.yaml is not registered. Add it to the `defaults:` of conf/config.yaml:\n"
-        f"  - task@tasks.{task}: {name_in_yaml(task)}\n"
+        f"  - task@tasks.{task}: {json.dumps(task)}\n"
         "Then run `bertline configure`."
     )
-
-
-def name_in_yaml(name: str) -> str:
-    """Return a name as it stands in a YAML file, in quotes where it would be read as something else than text.
-
-    >>> [name_in_yaml(name) for name in ("cola", "2020", "1e5", "on")]
-    ['cola', '"2020"', '"1e5"', '"on"']
-    """
-    # PyYAML reads YAML 1.1, in which `1e5` is text; for OmegaConf and DVC it is a number.
-    return name if isinstance(yaml.safe_load(name), str) and not name[0].isdigit() else json.dumps(name)
 
 
 def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> Iterator[str]:

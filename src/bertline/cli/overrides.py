@@ -113,8 +113,15 @@ def with_saved_choices(message: str) -> str:
     if not LOCAL.exists() or str(LOCAL) in message:
         return message
     content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
+    # Another option of a group may not have the section that was saved for the one before.
+    unknown = [f"{name}." for name in re.findall(r"([\w.]+) is not a known key", message)]
     # A group has a short name (model), which may also be a folder of a path in the message, or a part of its name.
-    named = [key for key in saved_choices(content) if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)]
+    named = [
+        key
+        for key in saved_choices(content)
+        if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)
+        or any(f"{key.rpartition('@')[2]}.".startswith(section) for section in unknown)
+    ]
     if not named:
         return message
     unset = f"bertline configure --unset {' '.join(named)}"

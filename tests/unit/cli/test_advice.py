@@ -74,12 +74,7 @@ ADVICE: dict[str, tuple[str, str, str, str]] = {
         "a.csv", lines(header="question,label,sentence").replace(",a\n", ",a,x\n").replace(",b\n", ",b,y\n"), "",
         "text_column=question",
     ),
-    "no usual column": ("a.csv", lines(header="opinion,label"), "", "text_column=opinion"),
     "free text as a label": ("a.csv", lines(header="label,text"), "", "label_column=text text_column=label"),
-    "several labels": (
-        "a.jsonl", "".join(f'{{"text": "{i}", "label": ["{"ab"[i % 2]}"]}}\n' for i in range(60)), "",
-        "multi_label=true",
-    ),
     "a pattern": ("a.csv", lines(), "label_pattern='(x)'", "label_pattern='(.)'"),
     "an unlabelled dev": ("a.csv", lines(), "dev=DEV", "dev=null"),
     "marked tokens": ("a.csv", lines(), "shared_tokens=marked", "shared_tokens=plain"),
@@ -88,10 +83,7 @@ ADVICE: dict[str, tuple[str, str, str, str]] = {
         "a.csv", lines("x,1", "y,2"), "kind=regression on_bad_row=skip head=cosine", "head=linear",
     ),
     "no scale": ("a.csv", lines("x,1"), "kind=regression on_bad_row=skip low=3 high=2", "low=1 high=2"),
-    "an unknown format": ("a", "one\ntwo\n", "", "format=csv"),
-    "an unknown type": ("a.conll", TAGGED, "types=[LOC]", "types=[LOC,PER]"),
     "a column of tags": ("a.conll", TAGGED, "tag_column=3", "tag_column=1"),
-    "a bad line": ("a.conll", TAGGED + "one O x y\n", "", "on_bad_row=skip"),
     "no room for an answer": (
         "a.json", '{"data": [{"paragraphs": []}]}', "max_length=20", "max_question_length=2 window_overlap=1",
     ),
@@ -160,12 +152,6 @@ def test_an_override_that_nothing_reads_is_an_error(config: str, override: str, 
 )  # fmt: skip
 def test_an_override_that_something_reads_or_checks_is_none(config: str, override: str) -> None:
     refuse_unread([override], config, finetune.IGNORED if config == "finetune" else ())
-
-
-def test_a_row_is_named_by_the_users_file_and_not_by_the_link_to_it(tmp_path: Path) -> None:
-    (tmp_path / "reviews.csv").write_text(lines("x,c"))
-    message = answered(tmp_path, [f"data={tmp_path / 'reviews.csv'}", "labels=[a,b]"])
-    assert "row reviews.csv:62: the label is 'c'" in message and "train.csv" not in message
 
 
 @pytest.mark.parametrize("given", [("sweep.fine_tuning.learning_rate=0.001",), ()])
