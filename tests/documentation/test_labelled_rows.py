@@ -51,7 +51,7 @@ def test_an_example_is_what_the_page_says_it_is(
     monkeypatch.setattr(finetune, "here", lambda path: None if path is None else tmp_path / path)
     monkeypatch.setattr(finetune, "of_caller", lambda path: tmp_path / path)
     monkeypatch.setattr(finetune, "conf_task", functools.cache(shipped_task))
-    monkeypatch.setattr(finetune, "starts_of", lambda composed: {"FOLDER_OR_NAME": str(tmp_path)})
+    monkeypatch.setattr(finetune, "named_starts", lambda composed: {"FOLDER_OR_NAME": str(tmp_path)})
     monkeypatch.setattr(finetune, "resolve_folder", lambda *_: tmp_path)
     stages = Mock(side_effect=InterruptedError)
     monkeypatch.setattr(finetune, "run_stages", stages)
