@@ -630,9 +630,8 @@ def with_known_labels(
 def _stored(
     rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], multi_label: bool
 ) -> TextRows | MultiLabelRows:
+    if multi_label:
+        matrix = np.array([[label in row.label for label in labels] for row in rows], dtype=np.int64)
+        return stored(MultiLabelRows, rows, matrix.reshape(-1, len(labels)))
     numbers = {label: number for number, label in enumerate(labels)}
-    matrix = np.zeros((len(rows), len(labels)), dtype=np.int64)
-    for place, row in enumerate(rows):
-        matrix[place, [numbers[label] for label in row.label]] = 1
-    of_one = matrix @ np.arange(len(labels))
-    return stored(MultiLabelRows, rows, matrix) if multi_label else stored(TextRows, rows, of_one)
+    return stored(TextRows, rows, np.array([numbers[row.label[0]] for row in rows], dtype=np.int64))
