@@ -8,7 +8,7 @@ import pytest
 import transformers
 
 import bertline
-from bertline.encoders.head_measures import Treebank, head_hits, spread
+from bertline.encoders.head_measures import Treebank, evenly_spread, head_hits
 from bertline.tasks.treebank import read_treebank
 from planted_heads import naive_hits
 
@@ -20,7 +20,7 @@ EWT = Path(__file__).resolve().parents[3] / "shared/data/tasks/ud_english_ewt/en
 def test_hits_equal_those_of_an_independent_computation(minilm: Path) -> None:
     model = bertline.load(str(minilm), device="cpu")
     peer = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
-    sentences = [one for one in spread(read_treebank(EWT), 60) if len(one.words) > 1]
+    sentences = [one for one in evenly_spread(read_treebank(EWT), 60) if len(one.words) > 1]
     treebank = Treebank.of(sentences, model.tokenizer, max_length=model.max_length)
     expected = naive_hits(
         lambda ids: [head for layer in peer(ids, output_attentions=True).attentions for head in layer[0].tolist()],
