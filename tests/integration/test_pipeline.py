@@ -79,7 +79,8 @@ def test_a_new_task_re_runs_neither_corpus_nor_pretrain(pipeline: Path, run: Run
 
 
 def test_a_task_that_dvc_has_not_read_stops_configure(pipeline: Path, run: Run) -> None:
-    replace(pipeline / "conf/config.yaml", "  - task@tasks.docs_match: docs_match\n", "")
+    registered = "  - task@tasks.again: docs_match\n  - sweep: default"
+    replace(pipeline / "conf/config.yaml", "  - sweep: default", registered)
     stopped = run(pipeline, "dvc", "repro")
     assert stopped.returncode != 0
     assert "params.yaml has the tasks" in stopped.stderr and "Run `bertline configure`" in stopped.stderr
