@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from bertline.foundation.files import read_json, write_json
-from bertline.run.identity import IDENTITY, WATCHED, identity_of
+from bertline.run.identity import IDENTITY, WATCHED, identity_of_stage
 from bertline.run.stopping import in_one_line
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     params = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
     runs_folder = Path(params["runtime"]["runs_folder"])
     for name, watched in read_json(WATCHED).items():
-        write_json(IDENTITY / f"{name}.json", identity_of(watched, runs_folder))
+        write_json(IDENTITY / f"{name}.json", identity_of_stage(watched, runs_folder))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from bertline.training.devices import seed_device
 from bertline.training.groupwise import clip_gradients, set_learning_rate
 from bertline.training.interruption import StopRequest, TrainingInterrupted
 from bertline.training.progress import TrainingProgress
-from bertline.training.trainer import build_trainer, fit
+from bertline.training.trainer import build_trainer, run_trainer
 
 # Reading a value from a GPU synchronizes with it, so losses are read in groups there; on a CPU reading is free.
 _READ_EVERY_STEPS_ON_A_GPU = 50
@@ -385,7 +385,7 @@ def train(
     epochs, root = num_epochs - batches.num_taken // len(batches), Path(tempfile.gettempdir())
     trainer = build_trainer(job.machine, job.runtime, callbacks=callbacks, max_epochs=epochs, root=root)
     try:
-        fit(trainer, module, batches)
+        run_trainer(trainer, module, batches)
     except StoppedError as stopped:
         raise TrainingInterrupted(str(stopped)) from None
     finally:

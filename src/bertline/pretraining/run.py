@@ -42,7 +42,7 @@ from bertline.training.devices import Machine, compile_in_place, resolve_machine
 from bertline.training.interruption import StopRequest, TrainingInterrupted
 from bertline.training.process_group import process_group
 from bertline.training.progress import Seconds, TrainingClock, TrainingProgress
-from bertline.training.trainer import build_trainer, fit
+from bertline.training.trainer import build_trainer, run_trainer
 
 __all__ = ["PretrainJob", "run", "run_pretraining"]
 
@@ -145,7 +145,7 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     steps = StepLoader(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     try:
         with progress:
-            fit(trainer, module, steps)
+            run_trainer(trainer, module, steps)
     except BaseException:
         with suppress(Exception):  # of this error, the one that it may bring is a consequence
             state.writer.wait()

@@ -29,7 +29,7 @@ from bertline.run.provenance import write_provenance
 from bertline.run.stopping import named
 from bertline.stages.registry import stage_named
 
-CONFIG_NAME = "config.yaml"
+FROZEN_CONFIG = "config.yaml"
 RESULT_NAME = "result"
 _LOCK, _STATUS = "lock", "status.json"
 _LOOK_S = 0.5
@@ -95,7 +95,7 @@ def held(folder: Path) -> Iterator[None]:
                 say(f"{handle.read().strip() or 'another process'} works in {folder}; waiting for it (Ctrl-C leaves)")
                 told = True
             time.sleep(_LOOK_S)
-        for name in (CONFIG_NAME, _STATUS):
+        for name in (FROZEN_CONFIG, _STATUS):
             drop_leftovers(folder / name)  # of a kill
         handle.truncate(0)
         job = f" of job {os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
@@ -161,7 +161,7 @@ def read_frozen(folder: Path) -> tuple[dict[str, Any], PipelineConfig]:
     """Return what a run folder was opened with: the content of its config.yaml, and the configuration in it."""
     import yaml
 
-    frozen = yaml.safe_load((folder / CONFIG_NAME).read_text(encoding="utf-8"))
+    frozen = yaml.safe_load((folder / FROZEN_CONFIG).read_text(encoding="utf-8"))
     return frozen, pipeline_config(frozen["config"])
 
 

@@ -34,7 +34,7 @@ _DIGESTS, _MOST_KEPT = "digests.json", 1000
 _MUST_BE_OLDER_S = 2.0
 
 
-def identity_of(watched: Mapping[str, Any], runs_folder: Path) -> dict[str, Any]:
+def identity_of_stage(watched: Mapping[str, Any], runs_folder: Path) -> dict[str, Any]:
     """Return what is there now of what a stage depends on.
 
     Args:
@@ -50,7 +50,7 @@ def identity_of(watched: Mapping[str, Any], runs_folder: Path) -> dict[str, Any]
         require_data(key, path)
     versions = {name: _installed(name) for name in sorted(watched["packages"], key=str.lower)}
     versions["python"] = ".".join(platform.python_version_tuple()[:2])
-    return {"code": watched["code"], "versions": versions, "data": digests_of(data, runs_folder)}
+    return {"code": watched["code"], "versions": versions, "data": digests_of_inputs(data, runs_folder)}
 
 
 @cache
@@ -123,7 +123,7 @@ def base_of(path: str) -> Path:
     return Path(*parts[:plain])
 
 
-def digests_of(
+def digests_of_inputs(
     inputs: Mapping[str, Path], runs_folder: Path, digest: Callable[[Path], str] = sha256_of_path
 ) -> dict[str, str]:
     """Return the digest of each input, a file or a folder.
@@ -151,7 +151,7 @@ def digests_of(
 
 def changed_inputs(before: Mapping[str, str], inputs: Mapping[str, Path], runs_folder: Path) -> list[str]:
     """Return the paths of inputs that are gone, or whose content has another digest than before."""
-    present = digests_of({name: path for name, path in inputs.items() if path.exists()}, runs_folder)
+    present = digests_of_inputs({name: path for name, path in inputs.items() if path.exists()}, runs_folder)
     return [path.as_posix() for name, path in inputs.items() if present.get(name) != before[name]]
 
 

@@ -12,7 +12,7 @@ from bertline.config import PipelineConfig, each_section, sections_in
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.validation import to_mapping
-from bertline.run.identity import digests_of
+from bertline.run.identity import digests_of_inputs
 from bertline.run.provenance import locked_stages, md5_of_path, running_under_dvc
 from bertline.stages.base import ENCODERS, Stage
 from bertline.stages.pipeline import OF_PRETRAINING
@@ -33,7 +33,9 @@ def named_inputs(composed: Mapping[str, Any]) -> dict[str, Path]:
     return folders
 
 
-def inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
+def inputs_of_stage(
+    stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]
+) -> dict[str, Path]:
     """Return the folders of the artifacts that a stage reads, by name; `places` stand for those in artifacts/."""
     inputs: dict[str, Path] = {}
     for path in _artifacts_read(stage, task, config):
@@ -92,7 +94,7 @@ def _refuse_other_content(name: str, artifact: Path, runs_folder: Path) -> None:
         path = Path(output["path"])
         if "md5" not in output or not path.exists() or artifact not in (path, *path.parents):
             continue
-        md5 = digests_of({"": path}, runs_folder, md5_of_path)[""]
+        md5 = digests_of_inputs({"": path}, runs_folder, md5_of_path)[""]
         if md5 != output["md5"]:
             raise ArtifactError(
                 f"{path} was changed or damaged since it was made: its MD5 is {md5}, and dvc.lock records "

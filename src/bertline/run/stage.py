@@ -29,7 +29,7 @@ from bertline.foundation.work import Work
 from bertline.run import provenance
 from bertline.run.fingerprints import code_fingerprint, reader_fingerprint
 from bertline.run.folder import (
-    CONFIG_NAME,
+    FROZEN_CONFIG,
     RESULT_NAME,
     Status,
     do_work,
@@ -39,8 +39,8 @@ from bertline.run.folder import (
     with_status,
     work_of,
 )
-from bertline.run.identity import IDENTITY, changed_inputs, data_of, digests_of, identity_of, packages_of
-from bertline.run.inputs import changed_sections, inputs_of, named_inputs, tracked_sections
+from bertline.run.identity import IDENTITY, changed_inputs, data_of, digests_of_inputs, identity_of_stage, packages_of
+from bertline.run.inputs import changed_sections, inputs_of_stage, named_inputs, tracked_sections
 from bertline.run.presentation import add_result, opened_runs, write_headline
 from bertline.run.ranks import run_on_devices
 from bertline.run.slurm import run_job
@@ -211,7 +211,7 @@ class StageRun:
         import yaml
 
         content = yaml.safe_dump(self.frozen, sort_keys=False, allow_unicode=True)
-        files.write_atomically(self.folder / CONFIG_NAME, content)
+        files.write_atomically(self.folder / FROZEN_CONFIG, content)
 
 
 def run_stage(name: str, composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
@@ -252,14 +252,14 @@ def open_stage(
         files.drop_leftovers(stage.output_of(task))
     config = sections_in(composed)
     task = _task_of(stage, task, config)
-    inputs = inputs_of(stage, task, config, {**named_inputs(composed), **(places or {})})
+    inputs = inputs_of_stage(stage, task, config, {**named_inputs(composed), **(places or {})})
     runs_folder, watched = Path(config.runtime.runs_folder), watched_of(stage, task, config)
-    identity = identity_of(watched, runs_folder)
+    identity = identity_of_stage(watched, runs_folder)
     if under_dvc:
         _refuse_other_identity(stage.full_name(task), identity)
     made_of = {
         "sections": tracked_sections(stage, task, config),
-        "inputs": {**digests_of(inputs, runs_folder), **identity["data"]},
+        "inputs": {**digests_of_inputs(inputs, runs_folder), **identity["data"]},
         "code": identity["code"],
         "versions": identity["versions"],
     }
@@ -289,7 +289,7 @@ def open_stage(
 
 
 def watched_of(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, Any]:
-    """Return what a stage's result depends on besides settings and artifacts, as `identity_of` takes it."""
+    """Return what a stage's result depends on besides settings and artifacts, as `identity_of_stage` takes it."""
     return {
         "code": code_fingerprint(stage, config.tasks[task].kind if task else None),
         "packages": packages_of(stage, task, to_mapping(config)),

@@ -121,7 +121,7 @@ class Stage(ABC):
         return name, [markdown_table(["figure", "value"], [(f"`{key}`", short_number(value)) for key, value in first])]
 
 
-def listed(key: str, paths: Sequence[str], *, may_be_on_hub: bool = False) -> Iterator[UserData]:
+def data_listed(key: str, paths: Sequence[str], *, may_be_on_hub: bool = False) -> Iterator[UserData]:
     """Yield each entry of a list in the configuration that names the user's data."""
     yield from (UserData(f"{key}.{number}", path, may_be_on_hub) for number, path in enumerate(paths))
 

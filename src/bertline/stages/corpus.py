@@ -10,7 +10,7 @@ from bertline.foundation.manifests import read_manifest
 from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.stages.base import PYTHON_DOCS, Stage, UserData, listed, picked
+from bertline.stages.base import PYTHON_DOCS, Stage, UserData, data_listed, picked
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Corpus(Stage):
 
         for name, reader in readers_of(config.corpus).items():
             yield UserData(f"{key_of(name)}.{reader.user_data}", reader.user_path)
-        yield from listed("corpus.decontaminate", getattr(config.corpus, "decontaminate", ()))
+        yield from data_listed("corpus.decontaminate", getattr(config.corpus, "decontaminate", ()))
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.corpus.build import build_corpus

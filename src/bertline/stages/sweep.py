@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.formats import escaped, markdown_table
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
-from bertline.stages.base import ENCODERS, TRAINING_PACKAGES, Stage, UserData, listed, matching
+from bertline.stages.base import ENCODERS, TRAINING_PACKAGES, Stage, UserData, data_listed, matching
 from bertline.tracking.tracked_runs import Attachment, ShownTable
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Sweep(Stage):
         asked = config.tasks[str(task)]
         yield UserData(f"tasks.{task}.start_from", asked.start_from, may_be_on_hub=True)
         yield UserData(f"tasks.{task}.teacher", asked.teacher)
-        yield from listed("sweep.encoders", config.sweep.encoders, may_be_on_hub=True)
+        yield from data_listed("sweep.encoders", config.sweep.encoders, may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.sweep.bench import SweepJob

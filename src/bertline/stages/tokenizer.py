@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.stages.base import Stage, UserData, listed, picked
+from bertline.stages.base import Stage, UserData, data_listed, picked
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Tokenizer(Stage):
         words = getattr(config.tokenizer, "user_words", None)
         if isinstance(words, str):  # a list has the words themselves
             yield UserData("tokenizer.user_words", words)
-        yield from listed("tokenizer.compare", getattr(config.tokenizer, "compare", ()), may_be_on_hub=True)
+        yield from data_listed("tokenizer.compare", getattr(config.tokenizer, "compare", ()), may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.tokenization.build import build_tokenizer

@@ -54,7 +54,7 @@ def build_trainer(
     return trainer
 
 
-def fit(trainer: pl.Trainer, module: pl.LightningModule, data: Iterable[Any] | pl.LightningDataModule) -> None:
+def run_trainer(trainer: pl.Trainer, module: pl.LightningModule, data: Iterable[Any] | pl.LightningDataModule) -> None:
     """Train, reproducibly on the CPU, without Lightning's warnings about choices that are made on purpose."""
     with warnings.catch_warnings(), _repeatable(trainer.strategy.root_device):
         warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric|lightning)\..*")

@@ -23,7 +23,7 @@ from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.run import identity
 from bertline.run.fingerprints import code_fingerprint
-from bertline.run.identity import IDENTITY, WATCHED, identity_of
+from bertline.run.identity import IDENTITY, WATCHED, identity_of_stage
 from bertline.run.stage import open_stage, tracked_sections, watched_of
 from bertline.stages.base import Stage
 from bertline.stages.registry import STAGES, stages_of
@@ -108,7 +108,7 @@ def identities(mapping: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         stage.full_name(task): {
             "settings": tracked_sections(stage, task, config),
-            **identity_of({**watched_of(stage, task, config), "code": {}}, Path("runs")),
+            **identity_of_stage({**watched_of(stage, task, config), "code": {}}, Path("runs")),
         }
         for stage, task in stages_of(config)
     }

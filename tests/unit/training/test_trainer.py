@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from bertline.training.devices import Machine, Ranks, resolve_machine
-from bertline.training.trainer import build_trainer, fit
+from bertline.training.trainer import build_trainer, run_trainer
 
 
 class Slope(pl.LightningModule):
@@ -37,7 +37,7 @@ def test_training_leaves_no_files_says_nothing_and_keeps_the_order(
     module = Slope()
     machine = dataclasses.replace(resolve_machine(settings, "fp32"), precision=precision)
     trainer = build_trainer(machine, settings, callbacks=[], max_epochs=2, root=tmp_path)
-    fit(trainer, module, Data())
+    run_trainer(trainer, module, Data())
     assert [batch for batch, _ in module.seen] == [[0, 1], [2, 3], [4, 5]] * 2
     assert {autocast for _, autocast in module.seen} == {precision == "bf16"}
     assert list(tmp_path.iterdir()) == []
