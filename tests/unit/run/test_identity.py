@@ -47,6 +47,7 @@ _WITHOUT_MEANING = {
     "markupsafe": "escapes text",
     "pyarrow": "where it only reads, or keeps predictions",
     "psutil": "tells whether a process lives",
+    "pydantic": "checks types",
     "ray": "decides where work is done",
     "regex": "cuts words of users' texts, none of rows",
     "rich": "shows progress",
@@ -60,14 +61,14 @@ _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its searc
 # (`datasets`, a search), a task of docstrings knows the readers of a corpus (chardet), devices know Lightning, and
 # tokenizers nanotoken, with which examples alone are encoded.
 _ELSEWHERE = {
-    "corpus": {"numpy"},
-    "tokenizer": {"datasets", "nanotoken", "numpy"},
+    "corpus": {"numpy", "pandas"},
+    "tokenizer": {"datasets", "nanotoken", "numpy", "pandas"},  # pandas adds up the figures of a page
     # Methods that make no rows import three; pandas reads sheets of Excel alone.
     "task_data": {"chardet", "faiss-cpu", "nanotoken", "pandas", "scipy", "torch"},
     "examples": {"datasets"},  # shows examples to people
-    "pretrain": {"datasets", "nanotoken"},
-    "sweep": {"datasets", "nanotoken", "pandas"},
-    "export": {*_SEARCH, "datasets", "nanotoken", "pytorch-lightning"},
+    "pretrain": {"chardet", "datasets", "nanotoken"},
+    "sweep": {"chardet", "datasets", "nanotoken", "pandas"},
+    "export": {*_SEARCH, "chardet", "datasets", "nanotoken", "pytorch-lightning"},
     "evaluate": {*_SEARCH, "datasets", "chardet", "nanotoken", "pytorch-lightning"},
 }
 
