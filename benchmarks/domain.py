@@ -17,6 +17,7 @@ With `--epochs 0` nothing is fine-tuned, as where no labels are but those to cho
 train rows count to dev, there is one seed, and rates play no part. Only tasks of kinds without a new head can be scored
 so. Scores on test are computed with those on dev, and looked at for the chosen arm alone.
 
+The abstracts are `tasks/cranfield` and `tasks/cisi` of the shared data, as BEIR folders (docs/howto/own-task.md).
 FOLDER keeps everything, so that a call that was killed is repeated without loss. The last line is JSON: the scores on
 dev at each rate, the best rates, the chosen arm, the scores on test with their differences and verdicts, and the
 seconds of training and comparison.
