@@ -95,7 +95,7 @@ def write_inputs(folder: Path) -> None:
 
 def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> Any:
     """The sweep of the inputs in a folder."""
-    from bertline.sweep.bench import SweepJob  # brings Optuna, which the tests of fine-tuning itself do not need
+    from bertline.sweep.job import SweepJob  # brings Optuna, which the tests of fine-tuning itself do not need
 
     fields: dict[str, Any] = {
         "task_name": "halves", "task": task(), "sweep": sweep(), "runtime": runtime(), "task_folder": folder / "task",

@@ -15,7 +15,7 @@ from bertline.linear.model import LinearPredictor
 from bertline.tasks.stored_rows import SplitName
 
 if TYPE_CHECKING:
-    from bertline.baselines.vectors import FrozenEncoder
+    from bertline.baselines.frozen_encoder import FrozenEncoder
 
 Choice = TypeVar("Choice")
 

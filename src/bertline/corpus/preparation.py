@@ -19,8 +19,8 @@ from bertline.corpus.quality.contamination import contaminated, read_needles
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import KeyWriter
 from bertline.corpus.reader import CorpusSettings
-from bertline.corpus.sentences.learned import Knowledge, nothing_learned
-from bertline.corpus.sentences.splitter import Headings, Splitter, place_headings
+from bertline.corpus.sentences.learned import nothing_learned
+from bertline.corpus.sentences.splitter import Headings, Knowledge, Splitter, place_headings
 from bertline.corpus.storage import read_batches, write_batches
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches

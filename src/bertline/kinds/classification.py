@@ -53,7 +53,7 @@ from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, Tex
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
 
 Probabilities = NDArray[np.float32]
 """[N, labels]."""
@@ -393,9 +393,7 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
         )
         return [inputs.baseline("majority", title, lambda rows: np.tile(shares, (len(rows), 1))), *fitted]
 
-    def serve(
-        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
-    ) -> list[Any]:
+    def serve(self, predictor: Predictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> list[Any]:
         firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []
@@ -414,7 +412,7 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
     def file_output(self, predicted: Any) -> dict[str, Any]:
         return {"predicted": predicted.label, "probability": predicted.probability}
 
-    def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
+    def file_outputs(self, predictor: Predictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         """See `TaskKind.file_outputs`; lists the labels with their probabilities, most likely first."""
         rows = []
         for predicted in self.serve(predictor, *inputs):

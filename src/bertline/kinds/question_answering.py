@@ -34,7 +34,7 @@ from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
     from bertline.modeling.heads import AnswerLogits
 
 NOT_TRAINED = -1
@@ -325,7 +325,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             )
         return made
 
-    def serve(self, predictor: TaskPredictor, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
+    def serve(self, predictor: Predictor, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
         asked, read = require_pairs(questions, contexts, ("questions", "contexts"))
         if not asked:
             return []

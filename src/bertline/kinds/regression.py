@@ -25,7 +25,7 @@ from bertline.tasks.stored_rows import BuiltTask, NumberRows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, TaskPredictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, Predictor, Tensor, Tokenizer, nn
 
 # Fraction of the scale: predictions within a smaller range count as equal.
 _DEGENERATE_SPREAD = 1e-3
@@ -238,9 +238,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         )
         return [inputs.baseline("mean", "mean of train", lambda rows: np.full(len(rows), mean)), *fitted]
 
-    def serve(
-        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
-    ) -> list[float]:
+    def serve(self, predictor: Predictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> list[float]:
         firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []

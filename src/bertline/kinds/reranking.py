@@ -40,7 +40,7 @@ from bertline.tasks.source_files import fewest_train_rows, read_splits, same_tex
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
     from bertline.tasks.bm25 import Bm25
 
 CandidateScores = list[NDArray[np.float32]]
@@ -245,7 +245,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return [inputs.baseline("bm25", "BM25", self.first_stage), *_candidate_overlap(inputs), *by_vectors]
 
     def serve(
-        self, predictor: TaskPredictor, queries: Sequence[str], candidates: Sequence[Sequence[str]]
+        self, predictor: Predictor, queries: Sequence[str], candidates: Sequence[Sequence[str]]
     ) -> list[list[Ranked]]:
         """Rank the candidates of each query, best first; ties keep the given order.
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from bertline.baselines.linear import LinearModel
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
     from bertline.linear.features import NgramFeatures
     from bertline.linear.model import Features
 
@@ -158,7 +158,7 @@ class SentenceReader(TaskKind[TaskRows, EncodedSentences, OfSentences]):
         # Boolean indexing is row-major, so the sentences come in document order.
         return np.split(probabilities, np.cumsum(encoded.num_sentences)[:-1]) if len(probabilities) else []
 
-    def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
+    def serve(self, predictor: Predictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
         """Return the prediction of each document: a text, which is split into sentences, or a list of sentences, which
         are used as given."""
         documents = split_documents(texts)

@@ -30,7 +30,7 @@ from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
 
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
@@ -186,7 +186,7 @@ class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
 
         return tagging_baselines(inputs, tag_of_rare_words, thresholds=(0.0,))
 
-    def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
+    def serve(self, predictor: Predictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
         """Return the prediction of each text, which is split into words at white space and punctuation, or list of
         words, which are used unchanged, as in evaluation.
 

@@ -325,7 +325,7 @@ class Checkpointing(pl.Callback):
         if self.stopped or is_due or self._agreement.is_save_due:
             self._saved_at = time.monotonic()
             with self.state.clock.paused():
-                if self.guard.accepts_state(module):
+                if self.guard.accepts_state(module.finished_steps, module.interval.total(), module.parameters()):
                     self.state.save(wait=self.stopped or step == num_steps)
                 else:
                     self.stopped, trainer.should_stop = False, True

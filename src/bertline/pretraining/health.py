@@ -11,9 +11,9 @@ import json
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,9 +32,6 @@ from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.process_group import decide_on_first_rank
-
-if TYPE_CHECKING:
-    from bertline.pretraining.module import PretrainingModule
 
 LOG_EVERY_STEPS = 20
 """Number of steps per row of metrics."""
@@ -252,13 +249,12 @@ class DivergenceGuard:
         self._steps_of_row = num_steps
         return self._agree(fatal, step, step - num_steps)
 
-    def accepts_state(self, module: PretrainingModule) -> bool:
-        """Check the state that is about to be saved; as `accepts_row`."""
-        step, total = module.finished_steps, module.interval.total()
+    def accepts_state(self, step: int, total: Mapping[str, float], weights: Iterable[Tensor]) -> bool:
+        """Check the weights that are about to be saved, and the sums since the last row; as `accepts_row`."""
         message = None
         if total["skipped_steps"] > self._config.max_skipped_steps:
             message = _skipped_in_words(total["skipped_steps"])
-        elif not all(map(is_finite, module.parameters())):
+        elif not all(map(is_finite, weights)):
             message = "there are weights that are infinite or NaN"
         fatal = message and Alarm(kind="non_finite", step=step, message=message, advice=_CALMER)
         # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.

@@ -5,67 +5,18 @@ The same inputs give the same page; it is sent to a remote server only where `tr
 
 from __future__ import annotations
 
-import dataclasses
 import getpass
-import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from bertline.config import PipelineConfig
-from bertline.foundation.files import read_json, sha256_of_json, sha256_of_path, write_json
+from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.manifests import MANIFEST_NAME
-from bertline.foundation.mappings import value_at
 from bertline.pretraining.objectives.base import Objective
-from bertline.run.provenance import artifact_digest, git_commit, running_under_dvc
+from bertline.run.provenance import git_commit, running_under_dvc
 from bertline.stages.base import Stage, charted
-from bertline.stages.evaluate import pipeline_name
-from bertline.tracking.tracked_runs import NAME_TAG, NOTE_TAG, TrackedRun, TrackedRuns
-
-if TYPE_CHECKING:
-    from bertline.run.stage import StageRun
-
-# What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
-_HEADLINE_PARAMS = (
-    "corpus.kind", "tokenizer.vocab_size", "model.num_hidden_layers", "model.hidden_size", "objective.kind",
-    "optimizer.kind", "optimizer.lr", "pretrain.start_from", "pretrain.seed",
-)  # fmt: skip
-
-
-def opened_runs(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> TrackedRuns:
-    """Return what the runs of a stage and of its pipeline show from the start.
-
-    Args:
-        tracked: Configuration that results depend on; with the commit, it identifies the pipeline's run.
-        enabled: Whether they are recorded.
-    """
-    commit = git_commit()
-    tags = {"git.commit": commit, **source_tags(f"pipelines/{run.stage.name}.py")}
-    if experiment := os.environ.get("DVC_EXP_NAME"):
-        tags["dvc.experiment"] = experiment
-    digests = {f"bertline.input_sha256.{key}": sha for key, sha in run.made_of["inputs"].items()}
-    return TrackedRuns(
-        tracking=dataclasses.replace(run.config.tracking, enabled=enabled),
-        opened_s=time.time(),
-        stage=TrackedRun(
-            key=run.fingerprint,
-            name=run.name,
-            params=run.made_of["sections"],
-            tags={**tags, "bertline.fingerprint": run.fingerprint, **digests},
-            inputs={key: (str(path), artifact_digest(path)) for key, path in run.inputs.items()},
-            attachments=list(run.stage.attachments),
-            tables=list(run.stage.tables),
-        ),
-        pipeline=TrackedRun(
-            key=sha256_of_json({"config": tracked, "commit": commit})[:12],
-            name=pipeline_name(run.config),
-            params={key: value for key in _HEADLINE_PARAMS if (value := value_at(tracked, key)) is not None},
-            tags=tags,
-            config=tracked,
-        ),
-    )
+from bertline.tracking.tracked_runs import NAME_TAG, NOTE_TAG, TrackedRun
 
 
 def add_result(

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from bertline.demo.docstrings import docstrings_kept_in
 from bertline.foundation import files
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.manifests import write_manifest
-from bertline.foundation.mappings import differences
+from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.foundation.signals import RECEIVED
 from bertline.foundation.validation import to_mapping
@@ -41,17 +41,23 @@ from bertline.run.folder import (
 )
 from bertline.run.identity import IDENTITY, changed_inputs, data_of, digests_of_inputs, identity_of_stage, packages_of
 from bertline.run.inputs import changed_sections, inputs_of_stage, named_inputs, tracked_sections
-from bertline.run.presentation import add_result, opened_runs, write_headline
+from bertline.run.presentation import add_result, source_tags, write_headline
 from bertline.run.ranks import run_on_devices
 from bertline.run.slurm import run_job
 from bertline.run.stopping import Stopped, named
 from bertline.stages.base import HEADLINE, METRICS, Stage, short_number
+from bertline.stages.evaluate import pipeline_name
 from bertline.stages.registry import stage_named, stages_of
-from bertline.tracking.tracked_runs import TrackedRuns, write_tracked_runs
+from bertline.tracking.tracked_runs import TrackedRun, TrackedRuns, write_tracked_runs
 from bertline.training.config import SlurmLauncherConfig
 from bertline.training.environment import Node, this_node
 
 _DOCSTRINGS = "docstrings"
+# What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
+_HEADLINE_PARAMS = (
+    "corpus.kind", "tokenizer.vocab_size", "model.num_hidden_layers", "model.hidden_size", "objective.kind",
+    "optimizer.kind", "optimizer.lr", "pretrain.start_from", "pretrain.seed",
+)  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -212,6 +218,40 @@ class StageRun:
 
         content = yaml.safe_dump(self.frozen, sort_keys=False, allow_unicode=True)
         files.write_atomically(self.folder / FROZEN_CONFIG, content)
+
+
+def opened_runs(run: StageRun, tracked: dict[str, Any], *, enabled: bool) -> TrackedRuns:
+    """Return what the runs of a stage and of its pipeline show from the start.
+
+    Args:
+        tracked: Configuration that results depend on; with the commit, it identifies the pipeline's run.
+        enabled: Whether they are recorded.
+    """
+    commit = provenance.git_commit()
+    tags = {"git.commit": commit, **source_tags(f"pipelines/{run.stage.name}.py")}
+    if experiment := os.environ.get("DVC_EXP_NAME"):
+        tags["dvc.experiment"] = experiment
+    digests = {f"bertline.input_sha256.{key}": sha for key, sha in run.made_of["inputs"].items()}
+    return TrackedRuns(
+        tracking=replace(run.config.tracking, enabled=enabled),
+        opened_s=time.time(),
+        stage=TrackedRun(
+            key=run.fingerprint,
+            name=run.name,
+            params=run.made_of["sections"],
+            tags={**tags, "bertline.fingerprint": run.fingerprint, **digests},
+            inputs={key: (str(path), provenance.artifact_digest(path)) for key, path in run.inputs.items()},
+            attachments=list(run.stage.attachments),
+            tables=list(run.stage.tables),
+        ),
+        pipeline=TrackedRun(
+            key=files.sha256_of_json({"config": tracked, "commit": commit})[:12],
+            name=pipeline_name(run.config),
+            params={key: value for key in _HEADLINE_PARAMS if (value := value_at(tracked, key)) is not None},
+            tags=tags,
+            config=tracked,
+        ),
+    )
 
 
 def run_stage(name: str, composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:

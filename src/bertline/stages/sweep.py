@@ -50,13 +50,13 @@ class Sweep(Stage):
         yield from data_listed("sweep.encoders", config.sweep.encoders, may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
-        from bertline.sweep.bench import SweepJob
+        from bertline.sweep.job import SweepJob
         from bertline.sweep.run import run_sweep
 
         return run_sweep(SweepJob.of(work))
 
     def join(self, work: Work, **options: Any) -> bool:
-        from bertline.sweep.bench import SweepJob
+        from bertline.sweep.job import SweepJob
         from bertline.sweep.workers import join_sweep
 
         return join_sweep(SweepJob.of(work), **options)

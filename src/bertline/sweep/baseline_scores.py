@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.baselines.base import Baseline, BaselineInputs
-from bertline.baselines.vectors import FrozenEncoder
+from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.demo.config import DocsSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
@@ -19,9 +19,10 @@ from bertline.foundation.progress import say
 from bertline.kinds.base import TaskKind
 from bertline.kinds.label_sets import LabelSets
 from bertline.linear.model import load_linear
-from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, SweepJob, kind_of, test_splits
+from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
 from bertline.sweep.doubtful_labels import doubtful_labels
 from bertline.sweep.folds import calibration_split, folds_of, has_folds, has_one_label, rows_of
+from bertline.sweep.job import SweepJob
 from bertline.sweep.label_curve import curve_sizes, drawn
 from bertline.tasks.stored_rows import SplitName
 

@@ -4,7 +4,7 @@ task's teacher."""
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,12 +19,11 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file
 from bertline.foundation.progress import say, warn
 from bertline.foundation.validation import to_mapping, validate
-from bertline.foundation.work import Work
 from bertline.kinds.base import UNLABELLED, TaskKind
-from bertline.kinds.registry import TaskConfig, task_kind
+from bertline.kinds.registry import task_kind
 from bertline.modeling.checkpoint import Checkpoint
-from bertline.sweep.config import SweepConfig
 from bertline.sweep.folds import STEPS_IN_A_FOLD, calibration_split, folds_of, has_folds, rows_of
+from bertline.sweep.job import SweepJob
 from bertline.sweep.space import Arm, Params, with_params
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -33,45 +32,6 @@ from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks, resolve_device, resolve_machine
 
 _Of = TypeVar("_Of")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SweepJob:
-    """The sweep of one task."""
-
-    task_name: str
-    task: TaskConfig
-    sweep: SweepConfig
-    runtime: RuntimeConfig
-    task_folder: Path
-    pretrain_folder: Path
-    """Folder of the pipeline's own encoder and tokenizer, in Hugging Face format."""
-    run_folder: Path
-    """Folder of work in progress: outcomes, events, at the end `result/`. Its name is part of the
-    studies' names."""
-    studies_url: str
-    """URL of the database with the studies of all tasks (see `TrackingConfig.studies_url`)."""
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder with a folder of checkpoints for each run that trains or was stopped."""
-        return self.run_folder / "checkpoints"
-
-    @classmethod
-    def of(cls, work: Work) -> Self:
-        """Return the job of a run folder, whose inputs are `tasks` (this task's rows) and, if the
-        task starts from the pipeline's encoder, `pretrain`."""
-        config, name = work.config, str(work.task_name)
-        return cls(
-            task_name=name,
-            task=config.tasks[name],
-            sweep=config.sweep,
-            runtime=config.runtime,
-            task_folder=work.inputs["tasks"],
-            pretrain_folder=work.inputs.get("pretrain", work.folder / "none"),
-            run_folder=work.folder,
-            studies_url=config.tracking.studies_url,
-        )
 
 
 @dataclass(frozen=True, slots=True)

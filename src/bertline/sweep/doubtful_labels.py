@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.baselines.linear import LinearModel
-from bertline.baselines.vectors import MOST_ROWS, FrozenEncoder, of_both_texts, unit
+from bertline.baselines.vectors import MOST_ROWS, of_both_texts, unit
 from bertline.kinds.base import paired_columns
 from bertline.linear.features import NgramFeatures, columns, rows_read
 from bertline.sweep.folds import folds_of

@@ -8,7 +8,7 @@ are made on the predictions of five folds; the models that are scored on test le
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,9 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 from bertline.foundation.seeds import unit_interval
 from bertline.kinds.base import TaskKind
 from bertline.kinds.classification import ClassificationTaskConfig
+from bertline.sweep.job import SweepJob
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
-
-if TYPE_CHECKING:
-    from bertline.sweep.bench import SweepJob
 
 NUM_FOLDS = 5
 CALIBRATION: SplitName = "calibration"

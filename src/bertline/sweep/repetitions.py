@@ -33,8 +33,9 @@ from bertline.foundation.seeds import seed_for
 from bertline.kinds.retrieval import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
-from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, split_sizes, test_splits
+from bertline.sweep.bench import Arm, Bench, PlannedSweep, split_sizes, test_splits
 from bertline.sweep.folds import calibration_split, has_folds, has_one_label
+from bertline.sweep.job import SweepJob
 from bertline.sweep.label_curve import curve_sizes, drawn
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.studies import REASON, Slot, add_missing_events

@@ -26,8 +26,9 @@ from bertline.foundation.formats import count, short_title, signed, with_spread
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.kinds.registry import task_kind
 from bertline.sweep.baseline_scores import DOUBTFUL, SAVED, ScoredBaseline, label_sets_of
-from bertline.sweep.bench import Arm, PlannedSweep, SweepJob, kind_of, split_sizes, test_splits
+from bertline.sweep.bench import Arm, PlannedSweep, kind_of, split_sizes, test_splits
 from bertline.sweep.folds import has_folds, rows_of
+from bertline.sweep.job import SweepJob
 from bertline.sweep.label_curve import label_curve
 from bertline.sweep.repetitions import (
     MODEL,

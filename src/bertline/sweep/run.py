@@ -20,6 +20,7 @@ from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.folds import has_folds
 from bertline.sweep.forecast import with_forecast
 from bertline.sweep.fusion import combined_seeds
+from bertline.sweep.job import SweepJob
 from bertline.sweep.results import Outcomes, sweep_figures, write_sweep_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.sweep.studies import workers_matter
@@ -27,7 +28,7 @@ from bertline.sweep.workers import FINISHED, best_points, leading
 from bertline.tasks.config import ChoiceSpace
 
 
-def run_sweep(job: bench.SweepJob) -> dict[str, float]:
+def run_sweep(job: SweepJob) -> dict[str, float]:
     """Tune, repeat and compare on one task, or resume a killed sweep; return the headline figures.
 
     Finished trials and repetitions are in the studies and the run folder and are not run again.

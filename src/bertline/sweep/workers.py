@@ -37,8 +37,9 @@ from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.sweep import studies
-from bertline.sweep.bench import Arm, Bench, PlannedSweep, SweepJob, num_sweep_workers, plan_of
+from bertline.sweep.bench import Arm, Bench, PlannedSweep, num_sweep_workers, plan_of
 from bertline.sweep.config import SweepConfig
+from bertline.sweep.job import SweepJob
 from bertline.sweep.repetitions import Repetition, repetition_slots, run_repetition
 from bertline.sweep.space import Params, planned_points, space_of_arm, suggest
 from bertline.sweep.studies import CURVE, ENDED, LIVE, REASON, Slot

@@ -11,7 +11,7 @@ import pytest
 
 import bertline
 import tiny
-from bertline.baselines.vectors import FrozenEncoder
+from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL

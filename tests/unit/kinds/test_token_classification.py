@@ -9,8 +9,8 @@ import transformers
 
 import tiny
 from bertline.baselines.base import BaselineInputs
+from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.baselines.linear import window_tagger
-from bertline.baselines.vectors import FrozenEncoder
 from bertline.encoders.loading import load_encoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.kinds.base import HeadSettings, LossOptions

@@ -15,8 +15,8 @@ from bertline.config import PipelineConfig, pipeline_config
 from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Mlm, Objective
-from bertline.run.presentation import NAMES, add_result, headline, opened_runs, stage_page, write_headline
-from bertline.run.stage import StageRun
+from bertline.run.presentation import NAMES, add_result, headline, stage_page, write_headline
+from bertline.run.stage import StageRun, opened_runs
 from bertline.stages.evaluate import pipeline_page
 from bertline.stages.registry import stage_named
 from bertline.tracking.tracked_runs import NAME_TAG, NOTE_TAG

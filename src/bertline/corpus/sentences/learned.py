@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import distinct_stretches
-from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, SentenceSettings, cut_at
+from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, Knowledge, SentenceSettings, cut_at
 from bertline.foundation.seeds import unit_interval
 
 # Words that are known before any text is read: abbreviations of several languages, and beginnings of sentences.
@@ -257,35 +257,6 @@ def _kind(following: str, numbers: Mapping[str, int], times: npt.NDArray[np.int6
     lowered = following.lower()  # without a lower case it stays a capital, which is not counted for one
     times_lowered = times[numbers.get(lowered, 0)] if lowered[0].islower() else 0
     return 3 if times_lowered >= times[numbers.get(following, 0)] else 2
-
-
-@dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What the corpus says of its words."""
-
-    abbreviations: frozenset[str]
-    """Lower-cased abbreviations, without their final full stop."""
-    before_numbers: frozenset[str]
-    """Lower-cased words with a full stop that are abbreviations before a number alone ("no. 5")."""
-    starters: frozenset[str]
-    """Words that, with a capital, often begin a sentence."""
-    words: frozenset[str]
-    """Lower-cased short words that also occur without a full stop."""
-    ordinals: bool
-    """Whether a number with a full stop is an ordinal here ("3. Mai")."""
-    large: bool
-    """Whether so much was read that a word never seen without a full stop is most likely an abbreviation."""
-    frequent: tuple[tuple[str, int], ...]
-    """The most frequent abbreviations with their counts."""
-
-    def summary(self) -> dict[str, Any]:
-        """Return how many abbreviations were learned, with the most frequent ones to read."""
-        return {
-            "abbreviations": len(self.abbreviations),
-            "before_numbers": len(self.before_numbers),
-            "starters": len(self.starters),
-            "most_frequent_abbreviations": {f"{word}.": number for word, number in self.frequent},
-        }
 
 
 def learn(counts: WordCounts) -> Knowledge:

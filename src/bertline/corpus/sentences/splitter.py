@@ -4,10 +4,36 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, cast
 
-if TYPE_CHECKING:
-    from bertline.corpus.sentences.learned import Knowledge
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What the corpus says of its words."""
+
+    abbreviations: frozenset[str]
+    """Lower-cased abbreviations, without their final full stop."""
+    before_numbers: frozenset[str]
+    """Lower-cased words with a full stop that are abbreviations before a number alone ("no. 5")."""
+    starters: frozenset[str]
+    """Words that, with a capital, often begin a sentence."""
+    words: frozenset[str]
+    """Lower-cased short words that also occur without a full stop."""
+    ordinals: bool
+    """Whether a number with a full stop is an ordinal here ("3. Mai")."""
+    large: bool
+    """Whether so much was read that a word never seen without a full stop is most likely an abbreviation."""
+    frequent: tuple[tuple[str, int], ...]
+    """The most frequent abbreviations with their counts."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return how many abbreviations were learned, with the most frequent ones to read."""
+        return {
+            "abbreviations": len(self.abbreviations),
+            "before_numbers": len(self.before_numbers),
+            "starters": len(self.starters),
+            "most_frequent_abbreviations": {f"{word}.": number for word, number in self.frequent},
+        }
 
 
 class Splitter(Protocol):
@@ -18,7 +44,7 @@ class Splitter(Protocol):
         """Whether the line breaks of the source matter."""
 
     def split(self, paragraph: str) -> list[str]:
-        r"""SplitText one paragraph into sentences.
+        r"""Split one paragraph into sentences.
 
         Args:
             paragraph: Cleaned text, on one line; with `keeps_lines`, the cleaned lines of the source with `\n` between.

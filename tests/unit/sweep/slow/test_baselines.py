@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
 import tiny
-from bertline.baselines.vectors import FrozenEncoder
+from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.kinds.classification import Classification
 from sweep_pieces import baselines_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertline.baselines.vectors import FrozenEncoder
+from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.sweep.doubtful_labels import doubtful_labels
 from bertline.tasks.stored_rows import TextRows
 from bertline.training.devices import Machine, Ranks
