@@ -132,7 +132,7 @@ def stages() -> str:
     rows = ["| stage | what it does | sections | inputs | output |", "|---|---|---|---|---|"]
     for stage in STAGES:
         entry = described[stage.name]
-        what = entry.get("do", entry)["desc"].replace("${item}", "TASK")
+        what = entry.get("do", entry)["desc"].replace("${key}", "TASK")
         cells = [_code(name.replace("{task}", "TASK") for name in names) for names in (stage.sections, stage.inputs)]
         output = stage.output.replace("{task}", "TASK")
         name = f"{stage.name}@TASK" if stage.per_task else stage.name

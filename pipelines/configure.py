@@ -1,4 +1,5 @@
-"""configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml, artifacts/code).
+"""configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml,
+artifacts/watched.json).
 
 `dvc repro` runs it first. For people it is `bertline configure`.
 """

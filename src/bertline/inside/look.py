@@ -73,7 +73,7 @@ def facts_of(model: LoadedModel, text: str, pair: str | None = None) -> dict[str
     """
     tokenizer, config = model.tokenizer, model.encoder.config
     if pair is not None and not tokenizer.pair.between:
-        raise DataError(f"{model.name} reads no two texts: its tokenizer puts nothing between them. Leave --pair out.")
+        raise DataError(f"{model.name} reads no two texts: its tokenizer puts nothing between them. Leave pair out.")
     read = [BLANK.sub(MASK, each) for each in (text, pair) if each is not None]
     for each in read:
         if not tokenizer.encode(each):

@@ -211,7 +211,7 @@ def test_a_text_that_cannot_be_read_is_refused_in_a_sentence(model, text: str, p
 
 def test_a_tokenizer_that_puts_nothing_between_two_texts_takes_no_pair(model, monkeypatch) -> None:
     monkeypatch.setattr(model.tokenizer, "pair", model.tokenizer.single)
-    with pytest.raises(DataError, match="reads no two texts: .* Leave --pair out"):
+    with pytest.raises(DataError, match="reads no two texts: .* Leave pair out"):
         look_page([model], "the cat", "the mat")
 
 
