@@ -35,13 +35,22 @@ _OF_A_PLACE = (
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file atomically: a reader sees either the old content or the new, never a part."""
     data = content.encode() if isinstance(content, str) else content
+    with file_written_atomically(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextmanager
+def file_written_atomically(path: Path) -> Iterator[Path]:
+    """Yield an empty temporary file that replaces `path` when the block ends without an error."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM_CHARACTERS // 2)}")
     with writing(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("xb") as handle:
-                handle.write(data)
-                handle.flush()
+            temporary.touch(exist_ok=False)
+            mode = temporary.stat().st_mode
+            yield temporary
+            temporary.chmod(mode)  # some writers make files that only their owner can read
+            with temporary.open("rb") as handle:
                 os.fsync(handle.fileno())
             temporary.replace(path)
         except OSError:

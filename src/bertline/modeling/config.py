@@ -46,6 +46,8 @@ class ModelConfig(Checked):
     """Settings of a wrapped family's config class in transformers, from which its model is made; empty for others."""
 
     def check(self) -> None:
+        if self.family == "bert" and not self.type_vocab_size:
+            raise ValueError("type_vocab_size must be at least 1 in family bert, found 0")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} "

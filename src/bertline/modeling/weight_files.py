@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import write_atomically
+from bertline.foundation.files import file_written_atomically
 from bertline.modeling.checkpoint import DECODER, POSITIONS, Checkpoint
 
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
@@ -46,8 +46,12 @@ def write_weights(weights: Mapping[str, Tensor], target: Path) -> None:
         MachineError: The folder is full or cannot be written.
     """
     contiguous = {name: tensor.detach().float().cpu().contiguous() for name, tensor in weights.items()}
-    # transformers checks the `format` entry.
-    write_atomically(target, save(contiguous, metadata={"format": "pt"}))
+    with file_written_atomically(target) as temporary:
+        try:  # into the file: as bytes, the weights would be in memory twice more
+            # transformers checks the `format` entry.
+            save_file(contiguous, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
 
 
 def read_weights(source: Checkpoint | Path, *, with_output: bool) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.initialization import initialize
+from bertline.modeling.weight_files import write_weights
 from tiny import load_pretraining_model
 
 
@@ -74,6 +76,7 @@ def test_a_torn_file_is_named_and_a_pickle_is_refused_with_the_way_out(folder: P
         ("is_decoder", True, "is_decoder is True"),
         ("hidden_act", "swish", "hidden_act is 'swish'"),
         ("num_attention_heads", 5, "multiple of num_attention_heads"),
+        ("type_vocab_size", 0, "type_vocab_size must be at least 1 in family bert"),
         ("hidden_size", None, "hidden_size missing"),
     ],
 )
@@ -113,3 +116,16 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: 
     encoder = load_encoder(folder)
     for name, weight in encoder.named_parameters():
         assert torch.equal(found.bert.get_parameter(name), weight), name
+
+
+def test_weights_are_written_without_a_copy_of_them_in_memory(tmp_path: Path) -> None:
+    weights = {"weight": torch.ones(1024, 1024)}
+    tracemalloc.start()
+    try:
+        write_weights(weights, tmp_path / "model.safetensors")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < weights["weight"].nbytes / 4
+    assert load_file(tmp_path / "model.safetensors")["weight"].equal(weights["weight"])
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
