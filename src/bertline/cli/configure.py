@@ -22,7 +22,7 @@ from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import differences, value_at
 from bertline.foundation.progress import say
 from bertline.run.folder import locked_folders
-from bertline.run.identity import WATCHED, data_of, require_data
+from bertline.run.identity import WATCHED, data_of, require_data, require_watchable
 from bertline.run.inputs import PARAMS
 from bertline.run.stage import watched_of
 from bertline.stages.registry import stages_of
@@ -233,10 +233,11 @@ def checked(mapping: Mapping[str, Any]) -> PipelineConfig:
 
 
 def check_data(config: PipelineConfig) -> None:
-    """Check that all data of the user's that the stages read is there."""
+    """Check that all data of the user's that the stages read is there, and can be watched."""
     for stage, task in stages_of(config):
         for key, path in data_of(stage, task, config).items():
             require_data(key, path)
+            require_watchable(key, path)
     probe = config.pretrain.head_probe
     if probe is not None:
         read_treebank(Path(probe.treebank).expanduser())  # pretraining would find out after the stages before it

@@ -12,7 +12,7 @@ import hashlib
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -87,24 +87,25 @@ def _is_here(data: UserData) -> bool:
 
 
 def require_data(key: str, path: Path) -> None:
-    """Check that the user's data can be read and watched."""
+    """Check that the user's data is there."""
     if not at_hand(path):
         wrong = "is an empty folder" if path.exists() else "does not exist"
         raise ConfigError(
             f"{key}: {path} {wrong} (in {Path.cwd()}). Put your data there, or name the path where it is: "
             f"{key}=/path/to/it"
         )
+
+
+def require_watchable(key: str, path: Path) -> None:
+    """Check that DVC can be told of every change in the user's data, and of no other."""
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise ConfigError(f"{key} is {path}, which holds bertline itself; put the data into a folder of its own.")
-    if (inner := next(_linked_folders(path), None)) is not None:
+    linked = (inner for inner in path.rglob("*") if inner.is_symlink() and inner.is_dir())
+    if (inner := next(linked, None)) is not None:
         raise ConfigError(
             f"{key}: {inner} is a link to a folder, where a change would go unnoticed. Name the folder that holds the "
             "data, or copy the files in."
         )
-
-
-def _linked_folders(path: Path) -> Iterator[Path]:
-    return (inner for inner in path.rglob("*") if inner.is_symlink() and inner.is_dir())
 
 
 def at_hand(path: str | Path) -> bool:
