@@ -337,7 +337,7 @@ class Progress(pl.Callback):
         self._losses.append(outputs["loss"])
         self._tokens += [mask.sum() for name, mask in batch.items() if name.endswith("attention_mask")]
         self._busy_s += now - self._step_started
-        if not self._shown.is_due(step):
+        if step == module.num_steps or not self._shown.is_due(step):  # the sweep says how a run ended
             return
         metrics = {"train/loss": float(torch.stack(self._losses).mean())}
         if self._tokens:

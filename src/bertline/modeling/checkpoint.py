@@ -286,7 +286,7 @@ def model_config_in(settings: Mapping[str, Any], family: Family, where: str) -> 
     for key, value in numbers.items():
         may_be_float = isinstance(_OPTIONAL.get(key), float)
         if type(value) is not int and not (may_be_float and type(value) is float):
-            raise ArtifactError(f"{where}: {key} is {value!r:.200}, expected a number. Copy it again.")
+            raise ArtifactError(f"{where}: {key} is {value!r:.200}, expected a number. Correct it, or copy it again.")
     vocab_size, pad_token_id = numbers.pop("vocab_size"), settings.get("pad_token_id") or 0
     if not 0 <= pad_token_id < vocab_size <= LARGEST_SIZE:
         found = f"vocab_size is {vocab_size}, pad_token_id {pad_token_id}"

@@ -42,6 +42,12 @@ def test_a_run_of_less_than_a_minute_writes_nothing(job):
     assert not job.checkpoints.exists()
 
 
+def test_a_run_that_ends_before_a_line_of_progress_is_due_logs_none(job, capsys):
+    ended(replace(job, checkpoints=None))
+    out = capsys.readouterr().out
+    assert "step" not in out, out
+
+
 @pytest.mark.parametrize("changed", ["config", "seed", "checks", "train"])
 def test_what_changed_does_not_resume_from_a_stale_file(job, saving_each_step, capsys, changed):
     with pytest.raises(KilledError):
