@@ -108,6 +108,18 @@ def test_files_that_pages_name_exist() -> None:
             assert any(word in name for word in made) or (ROOT / name).exists(), f"{page.name}: {name}"
 
 
+def test_each_file_on_the_way_to_a_step_is_named_in_one_before_it() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    walks = [re.findall(r"^\| `([\w/.]+)` \|", table, re.MULTILINE) for table in page.split("\nFrom `pipelines/")[1:]]
+    assert [len(walk) for walk in walks] == [9, 7]
+    for walk in walks:
+        before = ""
+        for name in walk:
+            path = Path(name).with_suffix("")
+            assert not before or ".".join(path.parts[1:]) in before or f"`{path.name}`" in before, name
+            before += (ROOT / name).read_text()
+
+
 def test_the_searches_have_the_trials_that_the_page_says() -> None:
     page = (DOCS / "howto/sweeps.md").read_text()
     said = dict(

@@ -1,1 +1,1 @@
-"""The pipeline as a whole: root configuration, stage map, fingerprints, launching."""
+"""A stage being run: its identity, inputs, run folder and records; under DVC, by hand, on ranks and in jobs."""

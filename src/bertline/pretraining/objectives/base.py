@@ -1,4 +1,7 @@
-"""The contract of a pretraining objective, over whose names training, validation, alarms, report and card loop."""
+"""The contract of a pretraining objective, over whose names training, validation, alarms, report and card loop.
+
+The other files of the package have the objectives: BERT's, the default, is in `sentence_pairs`.
+"""
 
 from __future__ import annotations
 
