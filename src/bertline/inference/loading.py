@@ -62,7 +62,10 @@ def load_folder(name_or_folder: str, *, revision: str | None = None, device: str
     if not isinstance(declared, int | float) or declared < 1:
         raise ArtifactError(f"{settings}: model_max_length is {declared!r:.200}; expected a number, at least 1.")
     max_length = int(min(max_length, declared))
-    finished = read_task_file(folder) or _inferred_task(checkpoint, max_length=max_length)
+    try:
+        finished = read_task_file(folder) or _inferred_task(checkpoint, max_length=max_length)
+    except ValueError as error:  # of the settings of its task
+        raise ArtifactError(f"{folder} reads {max_length} tokens at most, too few for its task: {error}.") from error
     is_on_vectors = finished is None or (folder / CLASSIFIER).is_dir()
     modules = read_text_vector_modules(checkpoint) if is_on_vectors else None
     if finished is not None:

@@ -103,6 +103,12 @@ def test_a_tokenizer_that_the_library_does_not_read_is_named(folder: Path, model
         Tokenizer.load(folder)
 
 
+def test_a_classifier_that_reads_too_few_tokens_is_named(folder: Path) -> None:
+    change(folder, "tokenizer_config.json", model_max_length=2)
+    with pytest.raises(ArtifactError, match=r"folder reads 2 tokens at most, too few for its task: max_length must be"):
+        bertline.load(str(folder), device="cpu")
+
+
 def test_sizes_are_compared_with_the_weights_before_memory_is_taken(made: Path, folder: Path, tmp_path: Path) -> None:
     change(folder, vocab_size=9_000_000, hidden_size=1_000_000)  # 36 TB
     with pytest.raises(ArtifactError, match=r"has shape \[45, 32\], config\.json makes it \[9000000, 1000000\]"):
