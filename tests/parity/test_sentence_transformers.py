@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 import bertline
+from bertline.encoders.loading import load_encoder
 from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import copy_tokenizer
 
@@ -21,6 +24,17 @@ def test_vectors_are_those_of_sentence_transformers(minilm: Path, texts: list[st
     assert ours.text_vectors(long)[1] == 1
     raw = ours.embed(texts, pooling="mean")  # that folder ends in a step that makes all vectors of length 1
     np.testing.assert_allclose(theirs.encode(texts), raw / np.linalg.norm(raw, axis=1)[:, None], atol=1e-5)
+
+
+def test_hidden_states_are_those_of_transformers(minilm: Path, texts: list[str]) -> None:
+    inputs = transformers.AutoTokenizer.from_pretrained(minilm)(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        theirs = transformers.BertModel.from_pretrained(minilm)(**inputs, output_hidden_states=True).hidden_states
+        ours = load_encoder(minilm).eval().forward_in_detail(**inputs).hidden_states
+    assert len(ours) == len(theirs) == 7
+    real = inputs["attention_mask"].bool()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine[real], other[real], atol=1e-5, rtol=1e-4)
 
 
 def test_our_folder_is_one_of_sentence_transformers(minilm: Path, texts: list[str], tmp_path: Path) -> None:

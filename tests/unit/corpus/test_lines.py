@@ -88,6 +88,15 @@ def test_a_torn_archive_is_an_error_that_names_the_line_or_counted(tmp_path: Pat
     assert TEXT.startswith("\n".join(line.text for line in found[:-1]))
 
 
+def test_undecodable_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"fine\ncaf\xe9\n")
+
+    with pytest.raises(DataError, match=r"latin.txt:2: byte 0xe9 at character 4 is not utf-8 text\."):
+        lines_of(path)
+    assert [line.text for line in lines_of(path, encoding="latin-1")[0]] == ["fine", "café"]
+
+
 def test_a_nul_byte_is_named_skipped_or_replaced(tmp_path: Path) -> None:
     path = tmp_path / "nul.txt"
     path.write_bytes(b"fine\nbro\x00ken\nfine again\n")

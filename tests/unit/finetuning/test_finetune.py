@@ -57,6 +57,17 @@ def test_the_same_job_gives_the_same_weights_to_the_bit(job):
     assert same_weights(first, weights(fine_tune(job())))
 
 
+def test_random_weights_are_not_the_pretrained_ones(job, encoder):
+    def embeddings_at_start(encoder):
+        # A rate this small leaves the weights where they began.
+        result = fine_tune(job(encoder=encoder, learning_rate=1e-12, num_epochs=1))
+        return result.model.bert.embeddings.word_embeddings.weight.detach()
+
+    pretrained = load_encoder(encoder).embeddings.word_embeddings.weight.detach()
+    assert torch.allclose(embeddings_at_start("pretrained"), pretrained, atol=1e-6)
+    assert not torch.allclose(embeddings_at_start("random"), pretrained, atol=1e-2)
+
+
 def test_after_each_epoch_the_score_is_told_and_raising_ends_the_run(job):
     told = []
 
@@ -274,6 +285,11 @@ def test_an_option_that_a_task_cannot_heed_is_an_error(inputs, name, option, val
         with pytest.raises(ConfigError, match=f"{option} is varied"):
             check_options(kind, inputs.fine_tuning(), varied={option})
     check_options(kind, inputs.fine_tuning())
+
+
+def test_leaving_out_the_bias_correction_takes_other_steps(job):
+    first, other = (weights(fine_tune(job(bias_correction=choice))) for choice in (True, False))
+    assert not torch.equal(first["classifier.weight"], other["classifier.weight"])
 
 
 def test_a_new_head_is_not_scored_untrained(job):

@@ -76,6 +76,13 @@ def test_whole_shards_are_skipped_and_the_others_are_done_again(tmp_path: Path, 
     assert not (out / ".00003.left").exists()
 
 
+def test_another_plan_does_not_take_the_work_of_the_first(tmp_path: Path, log: Path) -> None:
+    out, engine = tmp_path / "out", LocalEngine(0)
+    engine.map(partial(squares, log), [1, 2, 3], out)
+    assert engine.map(partial(squares, log), [1, 4], out) == [{"numbers": 1}, {"numbers": 4}]
+    assert sorted(path.name for path in out.iterdir()) == ["00000", "00001"]
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_bad_input_is_raised_as_it_is_and_what_was_done_stays(tmp_path: Path, log: Path, num_workers: int) -> None:
     with pytest.raises(DataError, match="shard 13 is bad"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -113,6 +114,10 @@ def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, 
     assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-4, abs=1e-6)
     loss.backward()
     assert tensor.grad.isfinite().all()
+    precise = LossOptions(0.0, None if weights is None else options.class_weights.double(), gamma)
+    with mock.patch.object(torch.Tensor, "float", torch.Tensor.double):
+        loss = kind.hard_loss(None, tensor.detach().double(), batch, precise)
+    assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-5, abs=1e-9)
 
 
 def test_scores_of_some_rows_come_from_their_statistics(inputs):

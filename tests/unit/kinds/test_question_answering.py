@@ -398,6 +398,18 @@ def test_a_context_that_also_stands_in_the_test_file_is_not_trained_on(build, tm
     assert set(dropped) <= {"train_context_also_in_dev_or_test", "dev_context_also_in_test"}
 
 
+def test_questions_without_an_answer_are_kept_and_counted(build):
+    impossible = [
+        article({"id": f"{n}", "question": "Why?", "answers": [], "is_impossible": True,
+                 "plausible_answers": [{"text": "cat", "answer_start": 4}]}, title=f"T{n}", context=f"{CONTEXT} {n}")
+        for n in range(20)
+    ]  # fmt: skip
+    out = build(*impossible, *many_articles(20, is_impossible=False))
+    counts = read_task_manifest(out)["without_answer"]
+    assert sum(counts.values()) == 20
+    assert counts["train"] == sum(not answers for answers in all_rows(out)[0].answers)
+
+
 BAD = {
     "moved": (qa(start=3), r"'The dog' should stand at answer_start 3, where the context has ' cat sa'"),
     "empty_answer": (qa(text="", start=0), r"an answer is empty"),

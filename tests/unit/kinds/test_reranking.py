@@ -172,6 +172,12 @@ class TestAnswers:
         assert task.splits["test"].queries == ["b", "c"]
         assert task.dropped["question_without_right_answer"] == 1
 
+    def test_a_question_of_the_test_is_not_trained_on(self, answers, built):
+        write_answers(answers, "train", ["WHO of  test ?,1,x", "other,1,y", "other,0,z"])
+        task = built(answers_source(answers))
+        assert task.splits["train"].queries == ["other"]
+        assert task.dropped["train_question_also_in_dev_or_test"] == 1
+
     @pytest.mark.parametrize(
         ("row", "reason", "message"),
         [
@@ -202,3 +208,8 @@ class TestCollections:
         assert all(ids == ["2", "3"] for ids in rows.candidate_ids)
         assert all(scores[0] > scores[1] > 0 for scores in rows.first_scores)
         assert all(values == [0, 0] for values in rows.relevances)
+
+    def test_what_the_first_stage_missed_counts_against_every_order(self, tmp_path, built):
+        rows = built(self.write(tmp_path), num_candidates=3).splits["dev"]
+        assert sorted(rows.relevances[0]) == [0, 0, 1]
+        assert sorted(rows.all_relevances[0]) == [0, 1, 2]

@@ -98,6 +98,12 @@ class TestBatches:
                     assert marked == set(documents) & set(relevant[query]) - {right}
             assert sorted(pairs) == [(0, 0), (0, 1), (0, 2), (1, 2), (3, 7)]
 
+    def test_hard_negatives_are_sampled_again_in_each_epoch(self):
+        batches = pair_batches(search([[0]], [[1, 2, 3, 4, 5, 6, 7, 8]]), batch_size=4, num_hard_negatives=2, seed=0)
+        drawn = [tuple((batch["document_input_ids"][:, 1] - 5).tolist()) for _ in range(6) for batch in batches]
+        assert all(len(documents) == 3 and documents[0] == 0 for documents in drawn)
+        assert len(set(drawn)) > 1
+
     def test_the_loss_divides_by_the_temperature_and_leaves_out_what_is_relevant_too(self):
         kind = kind_of(collection()[1], temperature=0.5)
         queries, documents = torch.eye(2, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)

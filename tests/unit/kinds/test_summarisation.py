@@ -18,6 +18,7 @@ import tiny
 from bertline.baselines.base import BaselineInputs
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import LossOptions
 from bertline.kinds.build import build_task
 from bertline.kinds.sentence_labelling import encode_documents
@@ -57,6 +58,17 @@ class LooksAtFirstWord(nn.Module):
 
 def encoded_rows(rows, max_length):
     return encode_documents(rows.sentences, rows.chosen, TOKENIZER, max_length=max_length)
+
+
+def test_each_sentence_has_its_own_cls_and_segments_take_turns():
+    encoded = encoded_rows(rows_of(["a b", "c", "d e"], ["f"]), 64)
+    tokens = [[TOKENIZER.vocab[token] for token in ids] for ids in encoded.sequences.input_ids]
+    assert tokens[0] == ["[CLS]", "a", "b", "[SEP]", "[CLS]", "c", "[SEP]", "[CLS]", "d", "e", "[SEP]"]
+    assert tokens[1][:4] == ["[CLS]", "f", "[SEP]", "[PAD]"]
+    assert encoded.sequences.token_type_ids[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0]
+    assert [(place, label) for place, label in enumerate(encoded.labels[0].tolist()) if label != IGNORED_LABEL] == [
+        (0, 1), (4, 0), (7, 0),
+    ]  # fmt: skip
 
 
 sentence = st.lists(st.sampled_from(LETTERS), min_size=0, max_size=9).map(" ".join)
@@ -209,6 +221,16 @@ def test_a_text_is_split_into_sentences_and_those_of_the_summary_are_chosen(buil
         for sentences, chosen in zip(rows.sentences, rows.chosen, strict=True):
             assert sentences[0].startswith("It was day") and sentences[1:] == ["The cat sat.", "Nobody came."]
             assert chosen == [0, 1, 0]
+
+
+def test_equal_documents_are_never_split_and_repeats_of_scored_ones_are_dropped(build, tmp_path):
+    rows = [row(number // 2) for number in range(60)]
+    train, dev, test = all_rows(build(rows))
+    documents = [{" ".join(sentences) for sentences in split.sentences} for split in (train, dev, test)]
+    assert not documents[0] & documents[1] and not documents[0] & documents[2] and not documents[1] & documents[2]
+    (tmp_path / "test.jsonl").write_text(json.dumps(row(3)))
+    out = build(rows, files={"train_file": "all.jsonl", "dev_file": None, "test_file": "test.jsonl"})
+    assert sum(read_task_manifest(out)["dropped"].values()) == 2
 
 
 BAD = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 
 import tiny
@@ -13,6 +14,7 @@ from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.baselines.linear import window_tagger
 from bertline.encoders.loading import load_encoder
 from bertline.finetuning.finetune import fine_tune
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.tagging import OUTSIDE_MARGIN, most_likely_tags
 from bertline.kinds.token_classification import TokenClassification
@@ -131,6 +133,17 @@ def test_the_softmax_loss_is_that_of_transformers(encoder, tokenizer, tmp_path):
             token_type_ids=batch["token_type_ids"], labels=labels,
         ).loss  # fmt: skip
         torch.testing.assert_close(tagging.loss(model, batch, LossOptions()), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
+    tagging, weights = kind(), torch.tensor([0.1, 1.0, 2.0, 3.0, 5.0])
+    model, batch = new_model(tagging, encoder), tagging.encode(rows(6), tokenizer).batch(np.arange(6))
+    logits, labels = tagging.training_outputs(model, batch), batch["word_labels"]
+    is_word = labels != IGNORED_LABEL
+    assert len(labels[is_word].unique()) > 1
+    for smoothing in (0.0, 0.2):
+        expected = F.cross_entropy(logits[is_word], labels[is_word], weight=weights, label_smoothing=smoothing)
+        torch.testing.assert_close(tagging.loss(model, batch, LossOptions(smoothing, weights)), expected)
 
 
 def test_scores_table_and_details_say_the_same():

@@ -43,6 +43,17 @@ def test_a_row_of_padding_alone_gives_no_nan(kind: AttentionKind) -> None:
     assert attend(*heads(), scope, kind=kind).context.isfinite().all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_drops_and_keeps_the_mean(kind: AttentionKind) -> None:
+    torch.manual_seed(0)
+    query, key, _ = heads()
+    ones = torch.ones(2, 3, 7, 5)
+    everything = padded_scope(None)
+    drawn = torch.stack([attend(query, key, ones, everything, kind=kind, dropout_prob=0.3).context for _ in range(150)])
+    assert drawn.std() > 0.05
+    assert drawn.mean().item() == pytest.approx(1.0, abs=0.02)
+
+
 @pytest.fixture
 def kernels_allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each call of PyTorch's attention might have taken cuDNN, if the tensors were on a GPU."""

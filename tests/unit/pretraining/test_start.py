@@ -69,6 +69,15 @@ def test_an_encoder_without_a_head_starts_no_worse_than_the_unigram_distribution
     assert "cls.predictions" not in said.err + said.out  # what starts neutral is no cause for a warning
 
 
+def test_a_checkpoint_keeps_its_embeddings_whatever_random_weights_would_start_with(make_job, pretrained):
+    from tiny import load_masked_lm
+
+    job = dataclasses.replace(make_job(pretrain__initial_embeddings="cooccurrence"), start_from_folder=pretrained)
+    model = build_model(job, Tokenizer.load(job.tokenizer_folder), resolve_machine(job.runtime, "fp32"))
+    theirs = load_masked_lm(pretrained).bert.embeddings.word_embeddings.weight
+    assert torch.equal(model.bert.embeddings.word_embeddings.weight, theirs)
+
+
 def test_a_checkpoint_is_checked_by_the_headers_of_its_weights(pretrained, encoder):
     require_whole_checkpoint(pretrained)
     require_whole_checkpoint(encoder)

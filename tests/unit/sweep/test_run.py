@@ -22,6 +22,7 @@ from bertline.modeling.checkpoint import Checkpoint
 from bertline.sweep import repetitions, workers
 from bertline.sweep.bench import plan_of
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
+from bertline.sweep.results import data_hash
 from bertline.sweep.run import notes_after, run_sweep
 from bertline.tasks.stored_rows import COLLECTION, TASK_FORMAT, TASK_KIND, write_rows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -179,6 +180,14 @@ def test_a_value_of_the_tasks_own_that_cannot_be_is_found_before_any_work(inputs
     job = inputs.sweep_job(input_folder, tmp_path / "run", task=inputs.task(fine_tuning={"batch_size": 0}))
     with pytest.raises(ConfigError, match=r"tasks\.halves\.fine_tuning.*batch_size must be at least 1"):
         run_sweep(job)
+
+
+def test_the_hash_of_the_data_is_that_of_its_rows(inputs, tmp_path):
+    first, second = (inputs.write_task(tmp_path / name) for name in ("first", "second"))
+    (second / "manifest.json").write_text("{}")
+    assert data_hash(first) == data_hash(second)
+    write_rows(second, "test", inputs.learnable_rows(5))
+    assert data_hash(first) != data_hash(second)
 
 
 @pytest.mark.parametrize(("chosen", "is_said"), [(3.0, False), (6.0, False), (12.0, True)])

@@ -12,6 +12,7 @@ import pytest
 import transformers
 
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import sha256_of_path
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import sentence_encoder
 from bertline.tokenization.training import train_byte_bpe
@@ -72,6 +73,17 @@ def test_every_process_hash_seed_number_of_threads_and_order_of_texts_gives_the_
         assert ran.returncode == 0, ran.stderr
         written.add(ran.stdout)
     assert len(written) == 1
+
+
+def test_the_artifact_reports_its_fit_and_is_the_same_with_one_worker_and_two(build) -> None:
+    built = build(CONFIG)
+    assert sha256_of_path(built.folder) == sha256_of_path(build(CONFIG, "again", workers=2).folder)
+    names = {path.name for path in built.folder.iterdir()}
+    assert names == {"tokenizer.json", "tokenizer_config.json", "manifest.json"}
+    manifest, quality = built.manifest, built.manifest["quality"]
+    assert (manifest["source"], manifest["lowercase"], manifest["vocab_size"]) == ("byte_bpe", False, 370)
+    assert manifest["special_ids"] == {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
+    assert quality["unknown_rate"] == 0 and quality["words"] == 11 and 1 < quality["tokens_per_word"] < 4
 
 
 def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(build) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -236,6 +237,16 @@ def test_the_exported_model_has_the_scores_that_are_reported_whatever_it_was_tra
         assert result["best"][split] == pytest.approx(np.mean(rows[split].labels == predicted)), split
 
 
+def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "run_trial", lambda *_: pytest.fail("a trial"))
+    sweep = inputs.sweep(space={}, random_weights_baseline="never")
+    figures, result = swept(inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep))
+    assert result["arms"]["encoder"]["trials"] == []
+    assert figures["num_trials"] == 0
+    assert len(result["arms"]["encoder"]["seeds"]) == sweep.num_seeds
+    assert "Nothing was tuned" in result["note"]
+
+
 def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_folder, tmp_path, capsys):
     # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special tokens.
     reference = inputs.write_encoder(tmp_path / "reference", max_position_embeddings=8)
@@ -314,3 +325,19 @@ def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
     # The unlucky seed; and of random weights a trial for each number of epochs, or each of the three seeds.
     assert states.count("FAIL") == 1 + 3
     assert run_sweep(job) == figures  # and nothing of it is run again
+
+
+def test_a_trial_whose_score_is_not_a_number_fails_and_the_sweep_continues(inputs, input_folder, tmp_path, monkeypatch):
+    job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(num_trials=1, num_seeds=1))
+    train = workers.fine_tune
+
+    def without_score(run, **options):
+        outcome = train(run, **options)
+        scores = {name: float("nan") for name in outcome.dev_scores} if run.encoder == "random" else outcome.dev_scores
+        return dataclasses.replace(outcome, dev_scores=scores)
+
+    monkeypatch.setattr(workers, "fine_tune", without_score)
+    run_sweep(job)
+    trial_events = [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
+    states = {(event["arm"], event["state"]) for event in trial_events if event["kind"] == "trial"}
+    assert states == {("encoder", "COMPLETE"), ("random_weights", "FAIL")}
