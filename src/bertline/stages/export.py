@@ -34,14 +34,14 @@ class Export(Stage):
         return build_export(config.export, work.inputs["pretrain"], sweeps, facts, work.output)
 
     def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
-        """Register the encoder and the model of each task, unless `export.register` is false."""
+        """Register the encoder and the model of each task, if `export.register` and tracking are on."""
+        config = work.config.export
+        if not (config.register and runs.tracking.enabled):
+            return
         from bertline.inference.pyfunc import serving_of
         from bertline.stages.pipeline import of_tasks
-        from bertline.tracking.registry import Registration, register
+        from bertline.tracking.registry import Registration, register  # imports MLflow, which takes 2 s
 
-        config = work.config.export
-        if not config.register:
-            return
         tags = {"git.commit": work.commit, "bertline.export": work.folder.name}
         if work.config.pretrains:
             encoder = work.output / "encoder"

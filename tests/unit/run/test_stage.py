@@ -25,6 +25,8 @@ from bertline.run.folder import is_locked, locked_folders, read_status
 from bertline.run.provenance import md5_of_path
 from bertline.run.stage import open_stage, run_stage
 from bertline.stages.examples import Examples
+from bertline.stages.export import Export
+from bertline.tracking.tracked_runs import RUNS_NAME
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/support/stage_process.py"
@@ -289,6 +291,21 @@ def test_work_by_hand_is_done_once_and_again_if_its_result_was_changed(project, 
     write_json(folder / "manifest.json", {"number": 0})
     run_stage("examples", settings)
     assert built == [folder] * 2
+
+
+@pytest.mark.parametrize(
+    ("stage", "inputs"), [(Examples, ("corpus", "tokenizer")), (Export, ("pretrain", "tasks", "sweep", "evaluate"))]
+)
+def test_a_stage_whose_tracking_is_off_imports_no_mlflow(project, composed, monkeypatch, stage, inputs):
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # importing it would fail
+    for name in ("registry", "sending", "store"):
+        monkeypatch.delitem(sys.modules, f"bertline.tracking.{name}", raising=False)
+    monkeypatch.setattr(stage, "build", lambda *_: {})
+    for name in inputs:
+        write_json(project / "artifacts" / name / "manifest.json", {"of": name})
+    settings = composed("tracking.enabled=false", "runtime.runs_folder=runs")
+    folder = run_stage(stage.name, {**settings, "tasks": {}}).parent
+    assert read_status(folder).state == "finished" and not (folder / RUNS_NAME).exists()
 
 
 @pytest.mark.parametrize("under_dvc", [False, True])

@@ -27,6 +27,7 @@ from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking import sending as sending_module
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.registry import Registration, register
 from bertline.tracking.sending import send_all, sending
 from bertline.tracking.tracked_runs import (
     PARENT_TAG,
@@ -37,6 +38,7 @@ from bertline.tracking.tracked_runs import (
     write_tracked_runs,
 )
 from servers import wait_until
+from serving_inputs import serving
 from tracking_inputs import event, files_of, finish, opened, record, runs_of, send, set_state, steps_of
 
 
@@ -455,6 +457,8 @@ def test_a_record_is_read_as_it_was_left(config: TrackingConfig, folder: Path) -
         read_tracked_runs(folder)
 
 
-def test_disabled_tracking_leaves_no_record(config: TrackingConfig, folder: Path) -> None:
+def test_disabled_tracking_leaves_no_record_and_registers_nothing(config: TrackingConfig, folder: Path) -> None:
     write_tracked_runs(folder, record(dataclasses.replace(config, enabled=False)))
     assert list(folder.iterdir()) == []
+    registration = Registration(alias="champion", tags={}, serving=serving())
+    assert register(folder, "name", folder, registration) is None
