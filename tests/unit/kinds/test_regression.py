@@ -149,3 +149,12 @@ def test_tables_and_details_are_on_the_tasks_own_scale(task):
         ("5.000", "5.000", 1.0),
     ]
     assert kind.details(rows, predictions, {}) == {"mean_absolute_error": 0.5}
+
+
+def test_one_number_for_every_row_is_a_degenerate_run_and_scores_0(task):
+    kind = Regression(task(), ())
+    rows = alike_rows(5)
+    assert kind.is_degenerate(rows, np.full(5, 3.0), {})
+    assert kind.is_degenerate(rows, 3.0 + 1e-4 * np.arange(5), {})
+    assert not kind.is_degenerate(rows, 3.0 + 0.1 * np.arange(5), {})
+    assert kind.scores(kind.statistics(rows, np.full(5, 3.0), {})) == {"pearson": 0.0, "spearman": 0.0}

@@ -146,6 +146,12 @@ class TestScoring:
             "right_document": "word3", "score": 0.5, "correct": 1 / ideal,
         }  # fmt: skip
 
+    def test_the_same_first_document_for_every_query_is_a_failed_run(self):
+        kind = kind_of(self.documents)
+        scores = np.array([[0.9, 0.1]] * 2, dtype=np.float32)
+        assert kind.is_degenerate(self.queries, Found(np.array([[1, 0], [1, 2]]), scores), {})
+        assert not kind.is_degenerate(self.queries, Found(np.array([[1, 0], [0, 1]]), scores), {})
+
     def test_dev_chooses_what_counts_as_a_term_of_bm25(self, monkeypatch):
         """Queries have other forms of the documents' words: whole words find nothing."""
         kind = kind_of(Documents(["a", "b", "c"], [""] * 3, ["mapping functions", "sorted arrays", "frames"]))
