@@ -74,6 +74,17 @@ def test_every_format_goes_into_every_other(model: LoadedModel, tmp_path: Path, 
         assert float(row["probability"]) == pytest.approx(expected.probability, abs=1e-5)
 
 
+def test_blank_lines_of_a_table_are_no_rows(model: LoadedModel, tmp_path: Path) -> None:
+    contents = {
+        "a.csv": 'text,n\n\n"two\nlines",1\n\nb,2\n',
+        "a.tsv": "text\tn\n\na\t1\n\nb\t2\n",
+        "a.jsonl": '{"text": "a"}\n\n\n{"text": "b"}\n',
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        assert predict_file(model, tmp_path / name, tmp_path / "out.jsonl").num_rows == 2
+
+
 def test_a_number_is_the_text_that_training_reads(model: LoadedModel, tmp_path: Path) -> None:
     values = (1984, 1984.0, 2.5, "1984")
     write(tmp_path / "in.jsonl", [{"text": value} for value in values])

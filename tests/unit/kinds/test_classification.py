@@ -117,6 +117,7 @@ def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, 
     precise = LossOptions(0.0, None if weights is None else options.class_weights.double(), gamma)
     with mock.patch.object(torch.Tensor, "float", torch.Tensor.double):
         loss = kind.hard_loss(None, tensor.detach().double(), batch, precise)
+    assert loss.dtype == torch.float64
     assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-5, abs=1e-9)
 
 

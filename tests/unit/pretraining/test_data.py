@@ -165,6 +165,15 @@ def test_what_is_expanded_is_what_was_compacted(folders, layout):
             assert torch.equal(whole[name], torch.from_numpy(values)), name
 
 
+def test_sequences_of_one_segment_have_only_the_first(tmp_path):
+    pretraining_inputs.write_inputs(tmp_path, num_segments=1)
+    examples = MaskedExamples(tmp_path / "examples", "train", 16)
+    for packed in (False, True):
+        batch = examples.batch(np.arange(20), epoch=0)
+        for arrays in examples.micro_batches(batch, RowLayout(packed=packed, rows=None)):
+            assert not expanded(compacted(arrays))["token_type_ids"].any()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_eight_workers_with_their_steps_ahead_fit_in_the_shared_memory_of_a_container(folders, layout):
     sent = [compacted(arrays) for arrays in micro_batches(folders, layout)]

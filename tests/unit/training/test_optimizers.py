@@ -91,6 +91,10 @@ def test_only_the_singular_values_change_and_each_matrix_by_itself(shape):
         torch.testing.assert_close(changed.double(), by_singular_values(matrix), atol=2e-3, rtol=0)
 
 
+def test_an_orthogonalised_matrix_of_zeros_stays_zero():
+    assert torch.equal(orthogonalised(torch.zeros(1, 3, 4), torch.float32), torch.zeros(1, 3, 4))
+
+
 def test_autocast_around_a_step_does_not_change_its_precision():
     torch.manual_seed(1)
     matrices = torch.randn(2, 16, 16)
