@@ -40,7 +40,8 @@ class TaskData(Stage):
     def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
         asked = config.tasks[str(task)]
         path = getattr(asked.source, "path", None)  # sources from packages or a hub have none
-        yield UserData(f"tasks.{task}.source.path", path)
+        named_by = "name" if asked.source.kind == "hub" else "path"
+        yield UserData(f"tasks.{task}.source.{named_by}", path)
         yield UserData(f"tasks.{task}.unlabelled", asked.unlabelled)
 
     def build(self, work: Work) -> dict[str, float]:

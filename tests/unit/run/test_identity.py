@@ -283,6 +283,10 @@ def test_data_that_is_missing_or_cannot_be_watched_is_named_by_its_key(composed:
         (("corpus=text", f"corpus.path={tmp_path}"), r"corpus\.path is .*holds bertline itself"),
         (("sweep.encoders=[/no/such]",), r"sweep\.encoders\.0: /no/such does not exist"),
         (("corpus.decontaminate=[nothing]",), r"corpus\.decontaminate\.0: nothing does not exist"),
+        (
+            ("+task@tasks.mine=hub", f"tasks.mine.source.name={tmp_path / 'empty'}", "tasks.mine.source.revision=null"),
+            r"tasks\.mine\.source\.name: .*empty is an empty folder",
+        ),
         ((probe,), r"pretrain\.head_probe\.treebank: .*dev\.conllu does not exist"),
     ):
         mapping = composed(*overrides)
