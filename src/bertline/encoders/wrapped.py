@@ -363,7 +363,7 @@ def save_wrapped(
     id2label: Mapping[int, str] | None = None,
     problem_type: str | None = None,
 ) -> None:
-    """Write a wrapped model; see `modeling.huggingface.save_model`."""
+    """Write a wrapped model; see `modeling.huggingface.save_adopted`."""
     hf = model.hf
     encoder = model if isinstance(model, WrappedEncoder) else model.bert
     if id2label and isinstance(model, WrappedModel):

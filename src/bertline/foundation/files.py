@@ -47,9 +47,7 @@ def file_written_atomically(path: Path) -> Iterator[Path]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.touch(exist_ok=False)
-            mode = temporary.stat().st_mode
             yield temporary
-            temporary.chmod(mode)  # some writers make files that only their owner can read
             with temporary.open("rb") as handle:
                 os.fsync(handle.fileno())
             temporary.replace(path)

@@ -47,11 +47,13 @@ def write_weights(weights: Mapping[str, Tensor], target: Path) -> None:
     """
     contiguous = {name: tensor.detach().float().cpu().contiguous() for name, tensor in weights.items()}
     with file_written_atomically(target) as temporary:
+        mode = temporary.stat().st_mode
         try:  # into the file: as bytes, the weights would be in memory twice more
             # transformers checks the `format` entry.
             save_file(contiguous, temporary, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
+        temporary.chmod(mode)  # safetensors makes files that only the owner can read
 
 
 def read_weights(source: Checkpoint | Path, *, with_output: bool) -> dict[str, Tensor]:

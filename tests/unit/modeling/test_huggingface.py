@@ -129,3 +129,5 @@ def test_weights_are_written_without_a_copy_of_them_in_memory(tmp_path: Path) ->
     assert peak < weights["weight"].nbytes / 4
     assert load_file(tmp_path / "model.safetensors")["weight"].equal(weights["weight"])
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    (tmp_path / "text").touch()
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "text").stat().st_mode
