@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 import tiny
 from bertline.pretraining.config import HealthConfig, PhaseConfig
-from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor
+from bertline.pretraining.health import ADVICE, Alarm, DivergenceGuard, HealthMonitor
 from bertline.pretraining.plan import Plan
+from bertline.training.devices import resolve_machine
 from pretraining_inputs import HEALTH
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -135,6 +137,17 @@ def test_few_skipped_steps_are_mentioned_and_more_are_a_failure():
 def test_a_loss_that_is_no_number_is_a_failure_and_corrupts_no_mean(loss):
     rows = rows_of(*[row(6.0)] * 8, row(loss), *[row(6.0)] * 8)
     assert kinds_and_steps(alarms_of(rows, SMALL)) == [("non_finite", 780)]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_one_weight_that_is_no_number_is_a_failure(make_job, value):
+    job, weights = make_job(), torch.ones(2, 3)
+    guard = DivergenceGuard(job, Plan(PHASES, 9600), resolve_machine(job.runtime, "fp32"), [])
+    total = {"skipped_steps": 0.0, "steps": 20.0}
+    assert guard.accepts_state(40, total, [weights])
+    weights[1, 2] = value
+    assert not guard.accepts_state(40, total, [torch.ones(4), weights])
+    assert guard.failure is not None and guard.failure.kind == "non_finite"
 
 
 def test_the_keys_that_advice_names_exist():
