@@ -115,11 +115,16 @@ def _json_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> Iterat
     lines: Iterable[Line | Dropped] = read_lines(part, layout.encoding, policy, newline="\n")
     if part.stop is None and (layout.format == "json" or _begins_array(part, layout.encoding)):
         lines = list(lines)
-        array = _json_array(part, "".join(line.text for line in lines if isinstance(line, Line)))
+        read = [line for line in lines if isinstance(line, Line)]
+        array = _json_array(part, "".join(line.text for line in read), policy)
         if array is not None:
             yield from (line for line in lines if isinstance(line, Dropped))
+            has_undecodable = any(line.undecodable for line in read)
             for number, value in enumerate(array, start=1):
-                yield _json_object(part, number, policy, value, "")
+                if has_undecodable and "\ufffd" in str(value):
+                    yield Dropped("documents/undecodable", f"{part.label}:{number}", str(value))
+                else:
+                    yield _json_object(part, number, policy, value, "")
             return
     for line in lines:
         if isinstance(line, Dropped):
@@ -152,15 +157,15 @@ def _json_object(part: Part, number: int, policy: OnUndecodable, value: Any, tex
     return _bad_row(part, number, policy, "not_json", problem, text)
 
 
-def _json_array(part: Part, content: str) -> list[Any] | None:
+def _json_array(part: Part, content: str, policy: OnUndecodable) -> list[Any] | None:
     """Return the rows of a JSON file: its array, or that which its object has as `data` or `annotations`; None: the
-    file has a value a line."""
+    file has a value a line, or is damaged and what can be read of its lines is kept."""
     try:
         whole = json.loads(content)
     except RecursionError:
         return None
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
+        if error.msg == "Extra data" or policy != "fail":
             return None
         raise DataError(f"{part.path}:{error.lineno} is not JSON ({error.msg}). Is the file whole?") from error
     for key in ("data", "annotations"):

@@ -51,7 +51,7 @@ def file_written_atomically(path: Path) -> Iterator[Path]:
             with temporary.open("rb") as handle:
                 os.fsync(handle.fileno())
             temporary.replace(path)
-        except OSError:
+        except BaseException:  # of the block, whatever it is: what it wrote may be large
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise

@@ -125,8 +125,10 @@ def _gpu_sensors() -> list[Sensor]:
         load = {
             f"gpu_{index}_memory_usage_percentage": round(memory.used / memory.total * 100, 1),
             f"gpu_{index}_memory_usage_megabytes": memory.used / _MEGABYTE,
-            f"gpu_{index}_utilization_percentage": pynvml.nvmlDeviceGetUtilizationRates(handles[index]).gpu,
         }
+        with suppress(pynvml.NVMLError):  # a GPU in parts (MIG) does not know it
+            utilization = pynvml.nvmlDeviceGetUtilizationRates(handles[index])
+            load[f"gpu_{index}_utilization_percentage"] = utilization.gpu
         with suppress(pynvml.NVMLError):  # not every driver knows the power
             watts = pynvml.nvmlDeviceGetPowerUsage(handles[index]) / 1000
             limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handles[index]) / 1000

@@ -295,7 +295,11 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
         raise ConfigError("tracking.enabled is false, so there is no registry. Run with tracking.enabled=true.")
     client = Store(config.uri, config.experiment_name).client
     quoted = name.replace("'", "''")
-    versions = {str(one.version): dict(one.tags) for one in client.search_model_versions(f"name = '{quoted}'")}
+    try:
+        found = client.search_model_versions(f"name = '{quoted}'")
+    except MlflowException as error:
+        raise ConfigError(f"{name} cannot be looked up in {masked(config.uri)}: {first_line(error)}") from error
+    versions = {str(one.version): dict(one.tags) for one in found}
     if not versions:
         raise ConfigError(
             f"{masked(config.uri)} has no registered model {name!r}. Run the stage export first, or check task_name "

@@ -6,7 +6,7 @@ never the value.
 """
 
 import configparser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,7 @@ def refuse_secrets(mapping: Mapping[str, Any]) -> None:
         for key, value in leaves(mapping)
         if key not in _OWN_MESSAGES
         and not key.endswith(_OF_THE_USER)
-        and any(
-            is_secret(text) or is_secret(f"{key.rpartition('.')[2]}={text}")
-            for text in (value if isinstance(value, list | tuple) else [value])
-            if isinstance(text, str)
-        )
+        and any(is_secret(text) or is_secret(f"{key.rpartition('.')[2]}={text}") for text in _texts(value))
     ]
     if problems:
         raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
@@ -84,3 +80,12 @@ def is_secret(text: str) -> bool:
     with suppress(ValueError):  # it is no address
         return text.startswith(("http://", "https://")) and has_credentials(text)
     return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield a text, or those of a list and of the lists in it."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value

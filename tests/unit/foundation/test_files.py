@@ -15,6 +15,7 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.files import (
     append_lines,
     drop_leftovers,
+    file_written_atomically,
     folder_written_atomically,
     lock_file,
     locked,
@@ -41,6 +42,15 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkey
         write(path, content)
     assert path.read_text() == "1\n2\n"
     assert [file.name for file in path.parent.iterdir()] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_writer_that_ends_early_leaves_the_old_file_and_no_litter(tmp_path: Path, error: type) -> None:
+    (tmp_path / "weights").write_text("old")
+    with pytest.raises(error), file_written_atomically(tmp_path / "weights") as temporary:
+        temporary.write_text("half of the new")
+        raise error
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"weights": "old"}
 
 
 def test_an_error_keeps_the_folder_that_was_there(tmp_path: Path) -> None:

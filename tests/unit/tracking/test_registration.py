@@ -173,3 +173,9 @@ def test_a_promotion_that_makes_no_sense_changes_nothing(
         promote(config, asked["name"], version=asked["version"], alias="champion", reason=asked["reason"])
     tags = MlflowClient(config.uri).get_model_version(model_name(config), "1").tags
     assert not [tag for tag in tags if "promoted" in tag]
+
+
+def test_a_registry_that_does_not_answer_is_one_line_with_its_address(config: TrackingConfig) -> None:
+    silent = dataclasses.replace(config, uri="http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=r"model cannot be looked up in http://127.0.0.1:9: .*[^\n]\Z"):
+        promote(silent, "model", version="1", alias="champion", reason="it is better")

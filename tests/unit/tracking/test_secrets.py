@@ -25,6 +25,7 @@ PLANTED = [
     ("corpus.path", f"https://ada:{SECRET}@data.example.org/text.parquet", "HF_TOKEN"),
     ("tasks.docs_match.source.path", f"s3://AKIA:{SECRET}@bucket/rows", "HF_TOKEN"),
     ("sweep.encoders", [f"hf_{SECRET}0123456789"], "HF_TOKEN"),
+    ("sweep.encoders", [["one"], [f"hf_{SECRET}0123456789"]], "HF_TOKEN"),
     ("export.model_name", f"ghp_{SECRET}0123456789", "HF_TOKEN"),
     ("runtime.runs_folder", f"s3://key:{SECRET}@bucket", "environment of the command"),
     ("runtime.launcher", {"setup": [f"export MLFLOW_TRACKING_TOKEN={SECRET}"]}, "environment of the command"),

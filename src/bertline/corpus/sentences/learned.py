@@ -131,7 +131,7 @@ FOLLOWERS = ("lower", "digit", "name", "common", "caseless")
 
 @dataclass(slots=True)
 class WordCounts:
-    """WordCounts over a part of the corpus; those of two parts add up to those of both."""
+    """Counts over a part of the corpus; those of two parts add up to those of both."""
 
     words: Counter[str] = field(default_factory=Counter)
     """Lower-cased words, as many characters long as an abbreviation may be, without a full stop after them."""
