@@ -27,3 +27,9 @@ def test_what_is_only_reported_chooses_no_arm():
         "y": {"docs_match": 0.55, "docs_search": 0.9},
     }
     assert domain.chosen_arm(dev) == "x"
+
+
+def test_an_arm_that_loses_on_a_task_is_skipped():
+    dev = {"untouched": {"a": 0.5, "b": 0.5}, "loses": {"a": 0.7, "b": 0.494}, "safe": {"a": 0.55, "b": 0.496}}
+    assert domain.chosen_arm(dev) == "safe"
+    assert domain.chosen_arm({name: dev[name] for name in ("untouched", "loses")}) == "loses"  # if all lose

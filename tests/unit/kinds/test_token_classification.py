@@ -184,6 +184,23 @@ def test_the_mean_is_that_of_all_tokens_of_a_word(tmp_path):
     assert not np.allclose(found[0], first[0])
 
 
+def rows_of_case(num_rows, *, seed):
+    """A word is a person where it has a capital; which words there are says nothing."""
+    random = np.random.default_rng(seed)
+    words = [[f"{'Word' if random.random() < 0.3 else 'word'}{n}" for n in random.integers(0, 40, 6)] for _ in
+             range(num_rows)]  # fmt: skip
+    names = [str(number) for number in range(num_rows)]
+    return TaggedRows(names, names, words, [["B-PER" if word[0] == "W" else "O" for word in row] for row in words])
+
+
+@pytest.mark.parametrize(("word_case", "low", "high"), [("marked", 0.95, 1.0), ("plain", 0.0, 0.6)])
+def test_marks_show_what_a_lower_casing_tokenizer_drops(encoder, job_of, word_case, low, high):
+    tagging = kind(word_case=word_case)
+    train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
+    job = job_of(tagging, encoder, train, dev, num_epochs=4)
+    assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
+
+
 class TestOutsideMargin:
     def of_log_odds(self, odds, tag_of_word):
         """Predictions of rows of words: O against one tag, at these log odds."""
