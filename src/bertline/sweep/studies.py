@@ -408,8 +408,10 @@ def curve_of(trial: FrozenTrial) -> list[list[float]]:
 def last_dev(trial: FrozenTrial) -> float | None:
     """Return the score of a finished trial, else the last dev score of the trial; None if it has
     none."""
+    if trial.state == TrialState.COMPLETE:
+        return trial.value
     curve = curve_of(trial)
-    return trial.value if trial.state == TrialState.COMPLETE else curve[-1][1] if curve else None
+    return curve[-1][1] if curve else None
 
 
 def reason_of(trial: FrozenTrial) -> str | None:

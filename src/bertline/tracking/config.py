@@ -132,7 +132,8 @@ def masked(text: str) -> str:
 
 def first_line(error: object) -> str:
     """Return what an error says first, masked; the name of its type if it says nothing."""
-    error = getattr(getattr(error, "__cause__", None), "orig", None) or error  # of a database, without its statement
+    # The driver's own error of a database has neither the statement nor the name of a class.
+    error = getattr(error, "orig", None) or getattr(getattr(error, "__cause__", None), "orig", None) or error
     return masked(str(error)).strip().partition("\n")[0].partition(" (Caused by")[0][:300] or type(error).__name__
 
 

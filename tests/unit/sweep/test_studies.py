@@ -193,7 +193,8 @@ def test_a_heartbeat_that_the_database_does_not_take_ends_nothing(url, monkeypat
 def test_a_database_that_cannot_be_used_is_one_error_that_says_how_to_resume(tmp_path):
     (tmp_path / "studies.db").write_bytes(b"not a database" * 100)
     url = f"sqlite:///{tmp_path}/studies.db"
-    with pytest.raises(MachineError, match=r"studies\.db cannot be read or written.*same command again"), reached(url):
+    message = r"studies\.db cannot be read or written \(file is not a database\).*same command again"
+    with pytest.raises(MachineError, match=message), reached(url):
         open_storage(url)
 
 
