@@ -19,7 +19,7 @@ from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, re
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
-from bertline.foundation.mappings import differences, value_at
+from bertline.foundation.mappings import ABSENT, differences, value_at
 from bertline.foundation.progress import say
 from bertline.run.folder import locked_folders
 from bertline.run.identity import WATCHED, data_of, require_data, require_watchable
@@ -61,7 +61,7 @@ def _configure(arguments: list[str]) -> None:
     if len(flags) > 1 or (overrides and flags & {"--keep", "--drop"}):
         raise ConfigError(f"{' '.join(arguments)} asks for several things at once; --keep and --drop stand alone")
     if "--keep" in flags:
-        save({}, {key: present for key, (present, _) in _at_stake(composed([])).items()})
+        keep({key: present for key, (present, _) in _at_stake(composed([])).items()})
     elif "--unset" in flags:
         unset(overrides)
     elif "--save" in flags:
@@ -119,6 +119,18 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
         )
     for key, value in set_by_experiment.items():
         say(f"set by this experiment: {key}={value}")
+
+
+def keep(chosen: Mapping[str, Any]) -> None:
+    """Write what an experiment chose as lasting choices; a task that it left out is a choice of its group."""
+    left_out = [key for key, value in chosen.items() if value == ABSENT]
+    if unnamed := [key for key in left_out if not re.fullmatch(r"tasks\.[^.]+", key)]:
+        raise ConfigError(
+            f"{', '.join(unnamed)}: to leave a key out is no lasting choice. Drop what the experiment set (--drop), then "
+            "give what it was given with -S: bertline configure KEY=VALUE --save"
+        )
+    values = {key: value for key, value in chosen.items() if key not in left_out}
+    save({f"task@{key}": None for key in left_out}, values)
 
 
 def save(groups: dict[str, str | None], values: dict[str, Any]) -> None:

@@ -32,6 +32,12 @@ def test_the_encoder_alone_is_a_lasting_choice_that_can_be_taken_back(tmp_path: 
     assert tasks() == ["docs_search"]
     configured("--unset", "tasks")
     assert tasks() == all_tasks and len(all_tasks) > 1
+    params = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    del params["tasks"][all_tasks[0]]  # as an experiment that leaves a task out
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    configured("--keep")
+    assert tasks() == all_tasks[1:]
+    configured("--unset", "tasks")
     configured("experiment=smoke", "tasks=[]")  # an experiment that sets values of the tasks that are left out
 
 
