@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bertline.finetuning.finetune import fine_tune
@@ -82,6 +82,9 @@ def test_without_windows_the_loss_is_pytorchs_own(inputs, smoothing, weights):
     weights=st.sampled_from([None, (0.5, 2.0, 1.0)]),
     several=st.booleans(),
 )
+# Certain to rounding, where the power has no finite gradient.
+@example(logits=[(30.0, -30.0, -30.0)], gamma=0.5, weights=None, several=False)
+@example(logits=[(-30.0, 30.0, -30.0)], gamma=0.5, weights=None, several=True)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, several):
     """Lin et al., equation 5: -alpha (1 - p)^gamma log(p), p being what the true label, or its absence, gets."""
