@@ -126,8 +126,8 @@ def keep(chosen: Mapping[str, Any]) -> None:
     left_out = [key for key, value in chosen.items() if value == ABSENT]
     if unnamed := [key for key in left_out if not re.fullmatch(r"tasks\.[^.]+", key)]:
         raise ConfigError(
-            f"{', '.join(unnamed)}: to leave a key out is no lasting choice. Drop what the experiment set (--drop), then "
-            "give what it was given with -S: bertline configure KEY=VALUE --save"
+            f"{', '.join(unnamed)}: to leave a key out is no lasting choice. Drop what the experiment set "
+            "(--drop), then give what it was given with -S: bertline configure KEY=VALUE --save"
         )
     values = {key: value for key, value in chosen.items() if key not in left_out}
     save({f"task@{key}": None for key in left_out}, values)
