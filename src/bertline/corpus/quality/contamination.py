@@ -6,6 +6,7 @@ them if it has fewer; case and punctuation make no difference.
 Reference: Brown et al., "Language Models are Few-Shot Learners", 2020, appendix C (13-grams).
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from bertline.corpus.document import Dropped
 from bertline.corpus.files import Part, naming
-from bertline.corpus.lines import MARKUP, read_lines
+from bertline.corpus.lines import MARKUP, Line, read_lines
 from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, ngram_hashes, word_hashes
 from bertline.corpus.tables import TableLayout, format_by_name, rows_of_table
 from bertline.foundation.engine import Counts
@@ -43,6 +44,8 @@ def passages(path: Path) -> Iterator[str]:
     rows: Iterable[tuple[int, Any] | Dropped]
     if kind is None:
         rows = _lines_of_text(part)
+    elif kind == "json":
+        rows = _whole_json(part)
     else:
         # Published TSV files have unbalanced quotes, which are characters there.
         layout = TableLayout(kind, header=False, quoting=kind != "tsv", encoding="utf-8", extra_fields="ignore")
@@ -53,6 +56,16 @@ def passages(path: Path) -> Iterator[str]:
                 yield from _strings(row[1])
             elif row.fault is not None:
                 raise DataError(f"corpus.decontaminate: {row.fault[0]} {_TYPES}")
+
+
+def _whole_json(part: Part) -> Iterator[tuple[int, Any] | Dropped]:
+    """Yield what a JSON file holds as one value: a passage may be any text in it, not only one of its rows."""
+    lines = list(read_lines(part, "utf-8", "fail", newline="\n"))
+    yield from (line for line in lines if isinstance(line, Dropped))
+    try:
+        yield 1, json.loads("".join(line.text for line in lines if isinstance(line, Line)))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"corpus.decontaminate: {part.path} is not JSON ({error}). {_TYPES}") from error
 
 
 def _lines_of_text(part: Part) -> Iterator[tuple[int, str] | Dropped]:

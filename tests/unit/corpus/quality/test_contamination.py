@@ -79,5 +79,7 @@ def test_every_type_of_file_gives_its_texts(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows[:1] and [{"a": "One.", "b": ["Two."]}]), tmp_path / "a.parquet")
     (tmp_path / "a.tsv").write_text('One.\tTwo. "\n')
     (tmp_path / "a.csv").write_text('One.,"Two.\n"\n')
-    for name in ("a.jsonl.gz", "a.json", "a.parquet", "a.tsv", "a.csv"):
+    (tmp_path / "parts.json").write_text(json.dumps({"data": rows[:0], "annotations": [{"a": "One."}], "b": ["Two."]}))
+    (tmp_path / "strings.json").write_text('["One.",\n"Two."]')
+    for name in ("a.jsonl.gz", "a.json", "a.parquet", "a.tsv", "a.csv", "parts.json", "strings.json"):
         assert [text.strip(' "\n') for text in passages(tmp_path / name)] == ["One.", "Two."], name
