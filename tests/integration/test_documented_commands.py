@@ -32,8 +32,9 @@ NOT_RUN = (
 RUN_ELSEWHERE = ("dvc exp run ", "dvc remote add ", "dvc push ")
 LEFT_OUT = (*NOT_RUN, *RUN_ELSEWHERE)
 # Of other blocks: test_plan.py compares the output, tests/slurm/test_documented.py has a cluster, test_dvc_remote.py a
-# second clone, tests/browser/test_transformers_js.py opens the page; encoders of the hub are not to be had here.
-ELSEWHERE = {"console", "text", "sh", "html"}
+# second clone, tests/browser/test_transformers_js.py opens the page, test_search_sources.py gives a script its files;
+# encoders of the hub are not to be had here.
+ELSEWHERE = {"console", "text", "sh", "html", "py"}
 # The line of a block before the content of a file.
 FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
 # A source file that a command edits.
@@ -168,6 +169,9 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
         sentences = [f"Sentence {i} of document {number} tells of {word}s." for i, word in enumerate(words)]
         for ending in ("txt", "md"):
             (texts / f"{number}.{ending}").write_text(" ".join(sentences))
+    shutil.copytree(texts, pipeline / "data/text")
+    (pipeline / "data/tasks/mine").mkdir(parents=True)
+    (pipeline / "data/tasks/mine/test.tsv").write_text("text\tlabel\n" + "A sentence of a test set.\tyes\n" * 2)
     (tmp_path / "wiki").mkdir()
     article = '<doc id="{0}" url="" title="T{0}">\nT{0}\n\nArticle {0}. ' + " ".join(WORDS) + ".\n</doc>\n"
     (tmp_path / "wiki/wiki_00").write_text("".join(article.format(i) for i in range(40)))

@@ -154,7 +154,7 @@ def assert_no_other_connection(training: Training, server: servers.MLflowServer)
 
 def test_a_server_that_starts_late_restarts_and_hangs_has_every_value_once(tracked, pipeline, tmp_path) -> None:
     mlflow = tracked.mlflow
-    training = Training(pipeline, mlflow.uri, tmp_path, num_steps=4000)
+    training = Training(pipeline, mlflow.uri, tmp_path, num_steps=12_000)
     for _ in ("late", "restarted"):
         mlflow.stop()
         training.wait_for_rows(5)

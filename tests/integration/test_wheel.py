@@ -68,7 +68,7 @@ def test_the_wheel_carries_the_whole_configuration_and_no_choice_of_a_person(whe
 
 
 def test_a_checkpoint_is_tried_fine_tuned_and_applied_in_an_empty_folder(programs: Path, tmp_path: Path) -> None:
-    checkpoint = tiny.write_encoder(tmp_path / "checkpoint")
+    checkpoint = tiny.write_encoder(tmp_path / "checkpoint", heads=True)
     folder = tmp_path / "empty"
     folder.mkdir()
     assert "model: " in bertline(programs, folder, "try", f"model_folder={checkpoint}", "text=the [MASK]")

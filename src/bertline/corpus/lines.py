@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import chardet
-from chardet import EncodingEra
-
 from bertline.corpus.document import Dropped
 from bertline.corpus.files import TORN, OnUndecodable, Part, archive_kind, fault, lines_before, opened, torn
 from bertline.foundation.errors import DataError
@@ -59,6 +56,9 @@ def detect_encoding(part: Part) -> str | None:
         # Text that is ASCII all but a few words would look like ASCII; of mixed text, UTF-8 is known already.
         lines = [line for line in sample.split(b"\n") if not line.isascii()]
         sample = b"\n".join([line for line in lines if line.decode(errors="ignore").encode() != line] or lines)
+    import chardet  # which a served model does without
+    from chardet import EncodingEra
+
     # Old Mac and DOS encodings only if none in use on the web fits: two quotes of cp1252 are letters in mac-latin2.
     modern = chardet.detect(sample, encoding_era=EncodingEra.MODERN_WEB)
     detected = modern["encoding"] or chardet.detect(sample)["encoding"]

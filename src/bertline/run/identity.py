@@ -83,7 +83,8 @@ def data_of(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str,
 
 def _is_here(data: UserData) -> bool:
     path = str(data.path)
-    return not data.may_be_on_hub or Path(path).exists() or path.startswith((".", "/", "~", "data/"))
+    is_path = Path(path).exists() or path.startswith((".", "/", "~", "data/"))
+    return is_path or not (data.may_be_on_hub or "://" in path)
 
 
 def require_data(key: str, path: Path) -> None:

@@ -52,7 +52,7 @@ def test_identities_are_looked_at_each_time_and_after_configure() -> None:
 
 def test_the_pointers_of_the_tasks_depend_on_the_pretrained_encoder_and_nothing_else() -> None:
     assert DVC["encoders"]["params"] == ["tasks"]
-    assert DVC["encoders"]["deps"] == ["pipelines/encoders.py", "artifacts/pretrain"]
+    assert DVC["encoders"]["deps"] == ["pipelines/encoders.py", "src/bertline/stages/sweep.py", "artifacts/pretrain"]
     assert f"{ENCODERS}/${{key}}" in DVC["sweep"]["do"]["deps"]
 
 
