@@ -27,9 +27,11 @@ from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import progress, warn
 from bertline.foundation.verdicts import Measured, adjusted, compared, measured
 from bertline.inference.model import LoadedModel
-from bertline.inference.row_files import PLAIN_LAYOUT, file_rows
+from bertline.inference.row_files import PLAIN_LAYOUT, cell, file_rows
+from bertline.kinds.base import InputColumn
 from bertline.modeling.bert import BertModel
 from bertline.modeling.initialization import initialize
+from bertline.tasks.cells import label_in
 from bertline.tasks.treebank import ParsedSentence, read_treebank
 
 _FEWEST_SENTENCES = 12  # with fewer, a part of the treebank may have no word of a relation at all
@@ -231,23 +233,23 @@ def _masked_losses(model: LoadedModel, treebank: Treebank) -> _Sums:
 
 
 def ablate_classifier(model: LoadedModel, rows: Path, count: int) -> dict[str, Any]:
-    """Measure the accuracy of a classifier with all heads and without each, on `count` evenly spread CSV rows.
+    """Measure the accuracy of a classifier with all heads and without each, on `count` evenly spread rows of a table.
 
     ArtifactError if the model is no classifier, DataError if the file has other columns or labels than are needed.
     """
     if model.kind != "classification":
         raise ArtifactError(f"{model.name} is no classifier of texts, but of the kind {model.kind}.")
-    table = measures.evenly_spread([row.values for row in file_rows(rows, PLAIN_LAYOUT)], count)
-    if not table or not {"text", "label"} <= table[0].keys():
-        raise DataError(f"{rows} must be a CSV file whose first line names the columns text and label, with rows.")
-    if unknown := {row["label"] for row in table} - {*model.labels}:
-        raise DataError(
-            f"{rows} has the label {min(map(str, unknown))!r}; {model.name} knows {', '.join(model.labels)}."
-        )
+    table = measures.evenly_spread([*file_rows(rows, PLAIN_LAYOUT)], count)
+    if not table or not {"text", "label"} <= table[0].values.keys():
+        raise DataError(f"{rows} must be a table with the columns text and label, and with rows.")
+    texts = [cell(row, InputColumn("text", "text")) for row in table]
+    labels = [label_in(cell(row, InputColumn("label", "text"))) for row in table]
+    if unknown := {*labels} - {*model.labels}:
+        raise DataError(f"{rows} has the label {min(unknown)!r}; {model.name} knows {', '.join(model.labels)}.")
 
     def right() -> _Sums:
-        predicted = model.predict([row["text"] for row in table])
-        return np.array([[one.label == row["label"], 1.0] for one, row in zip(predicted, table, strict=True)])
+        predicted = model.predict(texts)
+        return np.array([[one.label == label, 1.0] for one, label in zip(predicted, labels, strict=True)])
 
     return _without_each(model, right, [str(number) for number in range(len(table))], "accuracy of the task")
 

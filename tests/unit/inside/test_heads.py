@@ -236,8 +236,12 @@ def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
     assert (found["texts"], found["with_all"], len(found["without"])) == (20, 1.0, 8)
     assert min(one["score"] for one in found["without"]) < 1
     rows.write_text("text\na\n")
-    with pytest.raises(DataError, match=r"rows\.csv must be a CSV file"):
+    with pytest.raises(DataError, match=r"rows\.csv must be a table"):
         ablate_classifier(task, rows, 20)
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"text": "a", "label": "a"}\n{"text": "b", "label": ["a"]}\n')
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: column 'label' is \['a'\]; expected a text"):
+        ablate_classifier(task, lines, 20)
     rows.write_text("text,label\n" + "".join(f"{text},other\n" for text in texts))
     with pytest.raises(DataError, match="has the label 'other'; .* knows a, b"):
         ablate_classifier(task, rows, 20)
