@@ -1,1 +1,1 @@
-"""Hugging Face folders, model cards and their verification; the only package that imports transformers."""
+"""Hugging Face folders with model cards, checked against what transformers computes, and their ONNX files."""
