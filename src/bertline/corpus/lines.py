@@ -3,7 +3,7 @@
 import codecs
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,6 +161,15 @@ def read_lines(
         yield fault(part, policy, "files/undecodable", problem, "Set encoding to that of the file")
     except (*TORN, OSError) as error:
         yield torn(part, policy, error, f" after line {number}")
+
+
+def lines_with_text(part: Part, lines: Iterable[Line | Dropped]) -> Iterator[Line | Dropped]:
+    """Yield the lines that are not blank; a line with undecodable bytes is dropped."""
+    for line in lines:
+        if isinstance(line, Line) and line.undecodable:
+            yield Dropped("documents/undecodable", f"{part.label}:{line.number}", line.text)
+        elif isinstance(line, Dropped) or line.text.strip():
+            yield line
 
 
 def whole_file(path: Path) -> Part:

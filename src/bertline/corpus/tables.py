@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from bertline.corpus.document import Dropped
 from bertline.corpus.files import OnUndecodable, Part, fault, lines_before, naming, without_compression
-from bertline.corpus.lines import Line, read_lines, whole_file
+from bertline.corpus.lines import Line, lines_with_text, read_lines, whole_file
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.delimited import check_header, quoted_rows, unquoted_rows
 from bertline.foundation.errors import DataError
@@ -126,12 +126,10 @@ def _json_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> Iterat
                 else:
                     yield _json_object(part, number, policy, value, "")
             return
-    for line in lines:
+    for line in lines_with_text(part, lines):
         if isinstance(line, Dropped):
             yield line
-        elif line.undecodable:
-            yield Dropped("documents/undecodable", f"{part.label}:{line.number}", line.text)
-        elif line.text.strip():
+        else:
             try:
                 value = json.loads(line.text)
             except (ValueError, RecursionError) as error:

@@ -32,7 +32,8 @@ _LETTERS = r"[^\W\d_]"
 _BROKEN = re.compile(
     rf"(?<![\w-])({_LETTERS}+(?:-{_LETTERS}+)*)([-\u2010\u00ad])([^\S\n]*\n\s*|[^\S\n]+)({_LETTERS}{{2,}}(?:-{_LETTERS}+)*)"
 )
-# What every match of `_BROKEN` has. It begins with what is rare, so that most text is passed over fast.
+# Every match of `_BROKEN` contains a match of this pattern,
+# which starts at a rare character: most text is skipped fast.
 _HYPHEN_OF_BROKEN = re.compile(rf"[-\u2010\u00ad](?<={_LETTERS}.)\s+{_LETTERS}{{2}}")
 _WORD = re.compile(rf"{_LETTERS}+(?:-{_LETTERS}+)*")
 # What stands between "pre-" and "post-war" in languages of the Latin alphabet: such a hyphen ends a word for good.

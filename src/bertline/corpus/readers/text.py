@@ -9,7 +9,7 @@ from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import Part, fault, line_ranges, lines_before, paragraphs_of
-from bertline.corpus.lines import MARKUP, Line, read_lines
+from bertline.corpus.lines import MARKUP, Line, lines_with_text, read_lines
 from bertline.corpus.reader import FilesReader
 from bertline.foundation.errors import DataError
 
@@ -73,12 +73,10 @@ class TextReader(FilesReader):
                 yield Dropped("files/markup", part.name, beginning)
                 return
         if self.document == "line":
-            for line in lines:
+            for line in lines_with_text(part, lines):
                 if isinstance(line, Dropped):
                     yield line
-                elif line.undecodable:
-                    yield Dropped("documents/undecodable", f"{part.label}:{line.number}", line.text)
-                elif line.text.strip():
+                else:
                     yield SourceDocument(f"{part.label}:{line.number}", "", (line.text,))
             return
         for _, block in groupby(self._numbered(lines), itemgetter(0)):
