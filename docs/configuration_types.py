@@ -8,6 +8,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from bertline.foundation.checked import DataType
+
 _WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null", Any: "value"}
 
 
@@ -15,6 +17,8 @@ def type_in_words(hint: Any) -> str:
     """Return a type as the tables name it, such as `number or null`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
+        if isinstance(inner[1], DataType):
+            return "path or hub name" if inner[1].may_be_on_hub else "path"
         bounds = [f"{bound.words} {bound.limit:,}" for bound in inner[1:]]
         return f"{type_in_words(inner[0])} {' and '.join(bounds)}"
     if dataclasses.is_dataclass(hint):
@@ -31,7 +35,9 @@ def type_in_words(hint: Any) -> str:
 
 
 def _plural(words: str) -> str:
-    return " or ".join(re.sub("^(text|integer|number|section|value)\\b", r"\1s", word) for word in words.split(" or "))
+    return " or ".join(
+        re.sub("^(text|path|hub name|integer|number|section|value)\\b", r"\1s", word) for word in words.split(" or ")
+    )
 
 
 def is_own(cls: type) -> bool:

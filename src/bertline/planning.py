@@ -18,7 +18,7 @@ import numpy as np
 
 from bertline.config import PipelineConfig
 from bertline.corpus.files import COMPRESSED_SUFFIXES, find_files
-from bertline.corpus.registry import CorpusConfig, key_of, readers_of
+from bertline.corpus.registry import CorpusConfig, texts_of
 from bertline.examples.masking import max_targets
 from bertline.examples.store import read_examples_manifest
 from bertline.foundation.checked import Checked, PositiveInt, above, at_least, below
@@ -414,18 +414,18 @@ def text_size(corpus: CorpusConfig, changed: Set[str]) -> TextSize:
     if changed.isdisjoint(_MADE_OF - {"tokenizer"}) and headline.exists():
         characters = read_json(headline)["train/characters"]
         return _text(characters, f"{headline}: {characters:,} characters of text")
-    paths = {f"{key_of(name)}.{reader.user_data}": reader.user_path for name, reader in readers_of(corpus).items()}
-    if not paths or None in paths.values():
+    texts = list(texts_of(corpus))
+    if not texts or not all(text.is_here for text in texts):
         return _text(None, f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)")
     files = []
-    for key, path in paths.items():  # the weights of sources are not counted
+    for text in texts:  # the weights of sources are not counted
         try:
-            files += find_files(str(Path(path or "").expanduser()), ())[0]
+            files += find_files(str(Path(text.path).expanduser()), ())[0]
         except DataError:
-            return _text(None, f"nothing is at {path} ({key})")
+            return _text(None, f"nothing is at {text.path} ({text.key})")
     suffixes = (*COMPRESSED_SUFFIXES, ".parquet")
     size = sum(file.size * (_COMPRESSION if file.name.endswith(suffixes) else 1) for file in files)
-    return _text(size, f"{', '.join(map(str, paths.values()))}: {len(files):,} files, about {size / 1e6:,.1f} MB")
+    return _text(size, f"{', '.join(text.path for text in texts)}: {len(files):,} files, about {size / 1e6:,.1f} MB")
 
 
 def _text(size: float | None, source: str) -> TextSize:

@@ -11,7 +11,7 @@ from bertline.config import PipelineConfig
 from bertline.corpus.document import SourceDocument, clean, duplicate_key, with_single_spaces
 from bertline.corpus.preparation import split_document
 from bertline.corpus.reader import CorpusReader, documents_of
-from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, key_of, named_errors, readers_of
+from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, named_errors, readers_of, texts_of
 from bertline.corpus.selection import MORE_DOCUMENTS
 from bertline.corpus.sentences.learned import counts_of_words, learn
 from bertline.demo.docstrings import PythonDocsCorpusConfig
@@ -59,7 +59,7 @@ def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
     sentences = getattr(corpus, "sentences", None)
     if not isinstance(corpus, CorpusReader) or sentences is None:
         return _DOCSTRINGS
-    if corpus.user_path is None:
+    if not all(text.is_here for text in texts_of(corpus)):
         return _NOT_AT_HAND
     with silent():  # the stage corpus says what is wrong with the text
         sample: list[SourceDocument] = []
@@ -92,18 +92,18 @@ def check_enough_text(config: PipelineConfig) -> None:
             f"{needed} document{'s' * (needed > 1)}. Set a fraction above 0, such as 0.02; of a small text it "
             "takes the few documents that are needed."
         )
-    readers = readers_of(corpus)
-    if not all(reader.user_path is not None and at_hand(reader.user_path) for reader in readers.values()):
+    texts = list(texts_of(corpus))
+    if not all(text.is_here and at_hand(text.path) for text in texts):
         return
     different: set[bytes] = set()
     with silent():  # the corpus stage says what it leaves out
-        for number, document in enumerate(_documents(readers)):
+        for number, document in enumerate(_documents(readers_of(corpus))):
             text = " ".join(filter(None, map(clean, document.paragraphs)))
             if len(text) >= max(1, corpus.min_document_characters):
                 different.add(str(number).encode() if corpus.deduplicate == "none" else duplicate_key(text))
             if len(different) >= 2 * needed:
                 return
-    places = ", ".join(f"{key_of(name)}.{one.user_data} is {one.user_path}" for name, one in readers.items())
+    places = ", ".join(f"{text.key} is {text.path}" for text in texts)
     why = ", because a random second segment comes from another document" if needed > 1 else ""
     raise ConfigError(
         f"{places}, with {number_of(len(different), 'document')} to train on, without short ones and copies; "

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
@@ -17,6 +17,7 @@ from bertline.foundation.checked import (
     NonNegativeInt,
     PositiveFraction,
     PositiveInt,
+    UserPath,
     above,
     at_least,
     below,
@@ -76,7 +77,7 @@ class CorpusSettings(Checked):
         fix_mojibake=False, join_hyphens=False, markup="keep", repeated_lines=None
     )
     """What is changed in the text before it is split into sentences."""
-    decontaminate: tuple[str, ...] = ()
+    decontaminate: tuple[UserPath, ...] = ()
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
     max_stub_fraction: PositiveFraction | None = None
     """Largest share of sentences of one word, in (0, 1], judged from 1,000 sentences on; more stop the stage."""
@@ -101,19 +102,10 @@ class SourceSettings(Checked):
 class ReadingSettings(Checked):
     """Settings of everything that reads text."""
 
-    user_data: ClassVar[str | None] = None
-    """Field that holds the path of the user's own data, which DVC then watches; None if there is none."""
-
     on_undecodable: Literal["fail", "skip", "replace"]
     """How to handle what is not text, torn, or no usable row: fail with its place, skip and count the record or the
     rest of the file, or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines.
     """
-
-    @property
-    def user_path(self) -> str | None:
-        """Path of the user's own data on this machine; None if there is none, as in an object store."""
-        path: str | None = None if self.user_data is None else getattr(self, self.user_data)
-        return None if path is None or "://" in path else path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,17 +113,9 @@ class CorpusReader(ReadingSettings, ABC):
     """What a reader has to provide besides its settings.
 
     A reader is one file of `corpus/readers` and a line of `corpus/registry.py`, or an entry point of a package. It
-    becomes a corpus together with `CorpusSettings`, and one of several sources together with `SourceSettings`.
+    becomes a corpus together with `CorpusSettings`, and one of several sources together with `SourceSettings`. A field
+    of the type `UserPath` says where the text is, so that DVC sees that it changed.
     """
-
-    def __init_subclass__(cls) -> None:
-        """Refuse a reader that does not say what the user's data is: DVC would not see that the text changed."""
-        if "user_data" not in vars(cls) and CorpusReader in cls.__bases__:
-            raise TypeError(f"{cls.__name__}: set user_data to the field with the path of the user's data, or to None")
-        if cls.user_data is not None and not any(
-            cls.user_data in vars(one).get("__annotations__", ()) for one in cls.__mro__
-        ):
-            raise TypeError(f"{cls.__name__}: user_data is {cls.user_data!r}, which is not one of its fields")
 
     @abstractmethod
     def plan(self, shard_bytes: int, source: str = "") -> tuple[list[InputShard], list[Dropped]]:
@@ -150,8 +134,7 @@ class CorpusReader(ReadingSettings, ABC):
 class FilesReader(CorpusReader):
     """Base class of the readers of files."""
 
-    user_data: ClassVar[str | None] = "path"
-    path: str
+    path: UserPath
     """A file, a folder (searched recursively) or a glob; also a URL, such as `s3://bucket/folder`."""
 
     @property

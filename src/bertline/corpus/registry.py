@@ -15,7 +15,7 @@ from bertline.corpus.readers.wikiextractor import WikiExtractorReader
 from bertline.corpus.readers.xml import XmlReader
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import ModulesReader, PythonDocsCorpusConfig
-from bertline.foundation.checked import PositiveFraction
+from bertline.foundation.checked import PositiveFraction, UserData, names_user_data, user_data_in
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.plugins import with_plugins
 
@@ -32,16 +32,19 @@ READERS = with_plugins("bertline.readers", _OWN)
 """Readers by name, which is the value of `kind` in the configuration of a corpus, and of a source."""
 
 
-def _with(reader: type[CorpusReader], settings: type[Any], what: str) -> Any:
+def reader_with(reader: type[CorpusReader], settings: type[Any], what: str) -> Any:
+    """Return the class of a reader together with settings; TypeError if it does not say where the text is."""
+    if not names_user_data(reader):
+        raise TypeError(f"{reader.__name__} has no field of the type UserPath: DVC would not see that its text changed")
     name = reader.__name__.removesuffix("Reader") + what
     members = {"__doc__": reader.__doc__, "__module__": __name__}
     return dataclass(frozen=True, kw_only=True)(type(name, (reader, settings), members))
 
 
 _DISTINCT = dict.fromkeys(READERS.values())
-CORPORA = {reader: _with(reader, CorpusSettings, "CorpusConfig") for reader in _DISTINCT}
+CORPORA = {reader: reader_with(reader, CorpusSettings, "CorpusConfig") for reader in _DISTINCT}
 """By reader, its settings together with those of every corpus."""
-SOURCES = {reader: _with(reader, SourceSettings, "Source") for reader in _DISTINCT}
+SOURCES = {reader: reader_with(reader, SourceSettings, "Source") for reader in _DISTINCT}
 """By reader, its settings together with those of one of several sources."""
 
 # A worker process finds a class by its name in a module.
@@ -117,6 +120,11 @@ def readers_of(
         reader: Any = ModulesReader(python_docs, fails=corpus.on_undecodable == "fail")
         return {"": reader}
     return {"": corpus} if isinstance(corpus, CorpusReader) else {}
+
+
+def texts_of(corpus: CorpusConfig | NoCorpusConfig) -> Iterator[UserData]:
+    """Yield where the user's text is."""
+    yield from (data for data in user_data_in(corpus, "corpus") if not data.key.startswith("corpus.decontaminate."))
 
 
 def key_of(source: str) -> str:

@@ -1,9 +1,14 @@
-"""Configuration that checks itself: bounds of numbers stand in the types, and what joins several fields in `check`."""
+"""Configuration whose types say more: bounds of numbers, and which fields name data of the user.
 
+What joins several fields is checked in `check`.
+"""
+
+import dataclasses
 import functools
 import operator
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 
@@ -44,6 +49,31 @@ PositiveFraction = Annotated[float, above(0), at_most(1)]
 FractionBelowOne = Annotated[float, at_least(0), below(1)]
 
 
+class DataType(NamedTuple):
+    """Metadata of the type of a field that names data of the user: a file, a folder, or a path with wildcards."""
+
+    may_be_on_hub: bool
+    """Whether it may also be the name of a model or dataset on the hub."""
+
+
+UserPath = Annotated[str, DataType(may_be_on_hub=False)]
+UserPathOrHubName = Annotated[str, DataType(may_be_on_hub=True)]
+
+
+class UserData(NamedTuple):
+    """Data of the user, as a configuration names it."""
+
+    key: str
+    path: str
+    may_be_on_hub: bool
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the path is one of this machine, and no URL or name on the hub; there need not be anything."""
+        is_path = Path(self.path).exists() or self.path.startswith((".", "/", "~", "data/"))
+        return is_path or not (self.may_be_on_hub or "://" in self.path)
+
+
 class Checked:
     """Base of configuration dataclasses: raises ValueError for a number out of the bounds of its type.
 
@@ -66,12 +96,51 @@ class Checked:
 
 
 @functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+@functools.cache
 def _bounds(cls: Any) -> dict[str, list[Bound]]:
     """Return the bounds of the fields of a dataclass that have any, also inside of `| None` and of `tuple`."""
     found: dict[str, list[Bound]] = {}
-    for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+    for name, hint in _hints(cls).items():
         for part in (hint, *typing.get_args(hint)):
             bounds = [one for one in getattr(part, "__metadata__", ()) if isinstance(one, Bound)]
             if bounds:
                 found[name] = bounds
     return found
+
+
+def user_data_in(value: Any, key: str = "", hint: Any = None) -> Iterator[UserData]:
+    """Yield the user's data that the fields of a configuration name: those of the types `UserPath`, as well as within
+    `| None`, tuples and nested sections.
+
+    Args:
+        key: Key of the configuration, with which the keys of its fields begin.
+        hint: Type of the value; a dataclass knows those of its fields.
+    """
+    prefix = f"{key}." if key else ""
+    if dataclasses.is_dataclass(value):
+        for name, one in _hints(type(value)).items():
+            yield from user_data_in(getattr(value, name), f"{prefix}{name}", one)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from user_data_in(item, f"{prefix}{name}")
+    elif isinstance(value, tuple):
+        types = (hint, *typing.get_args(hint))
+        of_items = next((typing.get_args(one)[0] for one in types if typing.get_origin(one) is tuple), None)
+        for number, item in enumerate(value):
+            yield from user_data_in(item, f"{prefix}{number}", of_items)
+    elif isinstance(value, str):
+        yield from (UserData(key, value, mark.may_be_on_hub) for mark in _marks(hint))
+
+
+def names_user_data(cls: Any) -> bool:
+    """Return whether a configuration class has a field that names data of the user."""
+    return any(map(_marks, _hints(cls).values()))
+
+
+def _marks(hint: Any) -> list[DataType]:
+    parts = (hint, *typing.get_args(hint))
+    return [mark for part in parts for mark in getattr(part, "__metadata__", ()) if isinstance(mark, DataType)]

@@ -4,7 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from bertline.foundation.checked import Checked, NonNegativeFloat, NonNegativeInt, PositiveInt, above, at_least
+from bertline.foundation.checked import (
+    Checked,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    UserPath,
+    UserPathOrHubName,
+    above,
+    at_least,
+)
 from bertline.pretraining.objectives.base import LearningMargins
 
 
@@ -85,7 +94,7 @@ class LinearProbeConfig(Checked):
 class HeadProbeConfig(Checked):
     """How often the best attention head finds the syntactic head of a word, measured during training."""
 
-    treebank: str
+    treebank: UserPath
     """CoNLL-U file with heads and relations."""
     every_steps: PositiveInt
     """Steps between two measurements."""
@@ -105,7 +114,7 @@ class PretrainConfig(Checked):
     """Number of steps after which training and its schedule end, whatever the phases say. None runs all phases."""
     precision: Literal["auto", "fp32", "bf16"]
     """auto: bf16 if the hardware computes it natively, else fp32."""
-    start_from: str | None
+    start_from: UserPathOrHubName | None
     """Folder or hub name of a BERT checkpoint to start from, whose vocabulary the pipeline uses. None: random
     weights."""
     start_from_revision: str | None

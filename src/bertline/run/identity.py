@@ -19,11 +19,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertline.foundation.checked import user_data_in
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.mappings import value_at
 from bertline.foundation.plugins import packages_in
-from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Stage, UserData
+from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Stage
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -78,13 +79,9 @@ def packages_of(stage: Stage, task: str | None, config: Mapping[str, Any]) -> li
 
 def data_of(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, Path]:
     """Return the user's data that a stage reads on this machine, by the key that names it."""
-    return {data.key: base_of(data.path) for data in stage.data(config, task) if data.path and _is_here(data)}
-
-
-def _is_here(data: UserData) -> bool:
-    path = str(data.path)
-    is_path = Path(path).exists() or path.startswith((".", "/", "~", "data/"))
-    return is_path or not (data.may_be_on_hub or "://" in path)
+    keys = tuple(f"{key.format(task=task)}." for key in stage.data)
+    data = (data for data in user_data_in(config) if f"{data.key}.".startswith(keys))
+    return {data.key: base_of(data.path) for data in data if data.is_here}
 
 
 def require_data(key: str, path: Path) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bertline.foundation.formats import count, markdown_table
 from bertline.foundation.work import Work
@@ -32,16 +32,6 @@ _OTHER_FIGURES = 30
 """Most figures of a stage that its note lists; `figures.json` among the artifacts has all."""
 
 
-class UserData(NamedTuple):
-    """The user's data, as a configuration names it."""
-
-    key: str
-    path: str | None
-    """A file, a folder, or a path with wildcards; None: no data is named."""
-    may_be_on_hub: bool = False
-    """Whether it may also be the name of a model on the hub."""
-
-
 class Stage(ABC):
     """One stage of the pipeline. In paths and sections, `{task}` stands for the task's name.
 
@@ -54,6 +44,9 @@ class Stage(ABC):
     """What the stage makes, as the note of its run in MLflow says it."""
     sections: ClassVar[tuple[str, ...]]
     """Keys of the configuration that the stage's result depends on."""
+    data: ClassVar[tuple[str, ...]] = ()
+    """Keys that name data of the user which the stage reads, or sections with such keys (`foundation.checked.UserPath`
+    marks them)."""
     inputs: ClassVar[tuple[str, ...]]
     """Artifacts that it reads."""
     output: ClassVar[str]
@@ -93,10 +86,6 @@ class Stage(ABC):
         """Yield distributions whose version matters under this configuration, besides `packages`."""
         yield from ()
 
-    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
-        """Yield the user's data that the stage reads where a configuration names it."""
-        yield from ()
-
     @abstractmethod
     def build(self, work: Work) -> dict[str, float]:
         """Write the result to `work.output`, or resume that; return the figures of the stage."""
@@ -119,11 +108,6 @@ class Stage(ABC):
         """Return name and note of a finished stage's run; `name` has its task, such as `sweep@docs_library`."""
         first = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
         return name, [markdown_table(["figure", "value"], [(f"`{key}`", short_number(value)) for key, value in first])]
-
-
-def data_listed(key: str, paths: Sequence[str], *, may_be_on_hub: bool = False) -> Iterator[UserData]:
-    """Yield each entry of a list in the configuration that names the user's data."""
-    yield from (UserData(f"{key}.{number}", path, may_be_on_hub) for number, path in enumerate(paths))
 
 
 def picked(metrics: Mapping[str, float], **keys: str) -> dict[str, float]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.stages.base import PYTHON_DOCS, Stage, UserData, data_listed, picked
+from bertline.stages.base import PYTHON_DOCS, Stage, picked
 from bertline.tracking.tracked_runs import TrackedRuns
-
-if TYPE_CHECKING:
-    from bertline.config import PipelineConfig
 
 
 class Corpus(Stage):
@@ -23,6 +20,7 @@ class Corpus(Stage):
     name = "corpus"
     summary = "Clean text, split into documents of sentences, for training and validation."
     sections = ("corpus", "python_docs")
+    data = ("corpus",)
     inputs = ()
     output = "artifacts/corpus"
     packages = ("pyarrow",)
@@ -38,13 +36,6 @@ class Corpus(Stage):
             yield "chardet"
         if value_at(corpus, "cleaning.fix_mojibake"):
             yield "ftfy"
-
-    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
-        from bertline.corpus.registry import key_of, readers_of
-
-        for name, reader in readers_of(config.corpus).items():
-            yield UserData(f"{key_of(name)}.{reader.user_data}", reader.user_path)
-        yield from data_listed("corpus.decontaminate", getattr(config.corpus, "decontaminate", ()))
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.corpus.build import build_corpus

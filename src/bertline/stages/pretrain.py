@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.mappings import value_at
 from bertline.foundation.progress import warn
 from bertline.foundation.work import Work
-from bertline.stages.base import TRAINING_PACKAGES, Stage, UserData, picked
+from bertline.stages.base import TRAINING_PACKAGES, Stage, picked
 from bertline.tracking.tracked_runs import Attachment, TrackedRuns
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Pretrain(Stage):
     name = "pretrain"
     summary = "The pretrained encoder with the heads of its objective."
     sections = ("model", "objective", "optimizer", "schedule", "pretrain")
+    data = sections
     inputs = ("artifacts/examples", "artifacts/tokenizer")
     output = "artifacts/pretrain"
     packages = TRAINING_PACKAGES
@@ -44,12 +45,6 @@ class Pretrain(Stage):
             yield "scikit-learn"
         if value_at(config, "pretrain.initial_embeddings") is not None:
             yield from ("scikit-learn", "scipy")
-
-    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
-        yield UserData("pretrain.start_from", config.pretrain.start_from, may_be_on_hub=True)
-        yield UserData("objective.teacher", getattr(config.objective, "teacher", None), may_be_on_hub=True)
-        if (probe := config.pretrain.head_probe) is not None:
-            yield UserData("pretrain.head_probe.treebank", probe.treebank)
 
     def build(self, work: Work) -> dict[str, float]:
         if not work.config.pretrains:

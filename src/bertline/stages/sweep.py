@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bertline.foundation.formats import escaped, markdown_table
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
-from bertline.stages.base import ENCODERS, TRAINING_PACKAGES, Stage, UserData, data_listed, matching
+from bertline.stages.base import ENCODERS, TRAINING_PACKAGES, Stage, matching
 from bertline.tracking.tracked_runs import Attachment, ShownTable
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Sweep(Stage):
     name = "sweep"
     summary = "The search for one task: its best configuration over seeds, compared with baselines."
     sections = ("tasks.{task}", "sweep")
+    data = ("tasks.{task}.start_from", "tasks.{task}.teacher", "sweep")
     inputs = (f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}")
     output = "artifacts/sweep/{task}"
     packages = (*TRAINING_PACKAGES, "scipy", "scikit-learn", "optuna")
@@ -42,12 +43,6 @@ class Sweep(Stage):
     def more_packages(self, config: Mapping[str, Any], task: str | None) -> Iterator[str]:
         if value_at(config, f"tasks.{task}.kind") in ("retrieval", "reranking"):
             yield from ("bm25s", "faiss-cpu")
-
-    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
-        asked = config.tasks[str(task)]
-        yield UserData(f"tasks.{task}.start_from", asked.start_from, may_be_on_hub=True)
-        yield UserData(f"tasks.{task}.teacher", asked.teacher)
-        yield from data_listed("sweep.encoders", config.sweep.encoders, may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.sweep.job import SweepJob

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
-from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Stage, UserData, picked
+from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Stage, picked
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class TaskData(Stage):
     name = "task_data"
     summary = "Labelled rows of one task: train, dev and test."
     sections = ("tasks.{task}", "python_docs")
+    data = ("tasks.{task}.source", "tasks.{task}.unlabelled")
     inputs = ()
     output = "artifacts/tasks/{task}"
     packages = ("numpy", "pyarrow")
@@ -36,13 +37,6 @@ class TaskData(Stage):
             yield "chardet"
         if value_at(config, f"tasks.{task}.kind") == "reranking":
             yield from ("bm25s", "scikit-learn")
-
-    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
-        asked = config.tasks[str(task)]
-        path = getattr(asked.source, "path", None)  # sources from packages or a hub have none
-        named_by = "name" if asked.source.kind == "hub" else "path"
-        yield UserData(f"tasks.{task}.source.{named_by}", path)
-        yield UserData(f"tasks.{task}.unlabelled", asked.unlabelled)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.kinds.build import build_task

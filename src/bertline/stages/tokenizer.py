@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.stages.base import Stage, UserData, data_listed, picked
+from bertline.stages.base import Stage, picked
 from bertline.tracking.tracked_runs import TrackedRuns
-
-if TYPE_CHECKING:
-    from bertline.config import PipelineConfig
 
 
 class Tokenizer(Stage):
@@ -22,19 +19,12 @@ class Tokenizer(Stage):
     name = "tokenizer"
     summary = "A WordPiece vocabulary, trained on the corpus or given."
     sections = ("tokenizer",)
+    data = sections
     inputs = ("artifacts/corpus",)
     output = "artifacts/tokenizer"
     page = "artifacts/pages/data.html"
     packages = ("tokenizers",)
     is_of_pretraining = True
-
-    def data(self, config: PipelineConfig, task: str | None) -> Iterator[UserData]:
-        path = getattr(config.tokenizer, "path", None)  # of one that exists or is extended
-        yield UserData("tokenizer.path", path, may_be_on_hub=True)
-        words = getattr(config.tokenizer, "user_words", None)
-        if isinstance(words, str):  # a list has the words themselves
-            yield UserData("tokenizer.user_words", words)
-        yield from data_listed("tokenizer.compare", getattr(config.tokenizer, "compare", ()), may_be_on_hub=True)
 
     def build(self, work: Work) -> dict[str, float]:
         from bertline.tokenization.build import build_tokenizer

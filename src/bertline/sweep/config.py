@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.foundation.checked import Checked, PositiveFloat, PositiveInt, at_least
+from bertline.foundation.checked import Checked, PositiveFloat, PositiveInt, UserPathOrHubName, at_least
 from bertline.tasks.config import BaseTaskConfig, ChoiceSpace, LogUniformSpace, SpaceConfig
 
 
@@ -109,7 +109,7 @@ class SweepConfig(Checked):
     random_weights_seeds: PositiveInt | None
     """Number of runs of each of the best configurations from random weights, at most `num_seeds`;
     None: `num_seeds`. The significance test takes the number of runs into account."""
-    encoders: tuple[str, ...]
+    encoders: tuple[UserPathOrHubName, ...]
     """Other encoders of any family (folders, or hub names with their revision) to run with the same
     trials and seeds, to answer which is best on one's own task: a table of all, and a verdict on
     every two."""

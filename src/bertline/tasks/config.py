@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from bertline.foundation.checked import Checked, NonNegativeInt, PositiveFloat, PositiveInt, at_least
+from bertline.foundation.checked import (
+    Checked,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    UserPath,
+    UserPathOrHubName,
+    at_least,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,15 +67,15 @@ class BaseTaskConfig(Checked):
     of its rows in each, and at least one; with too few rows for all splits, its rows stay in train."""
     split_seed: int
     """Seed of the hash that assigns rows to splits."""
-    start_from: str | None
+    start_from: UserPathOrHubName | None
     """Encoder to fine-tune: None for the pipeline's own, `random` for its architecture with random weights, or any BERT
     checkpoint (`model_type: bert`) as a folder or a hub name with its revision
     (`google-bert/bert-base-uncased@COMMIT`)."""
-    teacher: str | None
+    teacher: UserPath | None
     """Folder of a fine-tuned model of this task (any folder with a task.json) that `start_from` learns from, too: its
     outputs are soft targets of train and of `unlabelled` (`fine_tuning.soft_weight`). It has the student's vocabulary;
     None: no teacher."""
-    unlabelled: str | None
+    unlabelled: UserPath | None
     """File of rows without labels, which have the teacher's soft targets alone: CSV, TSV, JSONL or Parquet with the
     columns of the texts (of the source, or those that `bertline predict` reads). None: none."""
     num_trials: PositiveInt | None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertline.corpus.tables import check_delimiting
+from bertline.foundation.checked import UserPath, UserPathOrHubName
 
 Separator = Literal["tab", "whitespace"]
 """Separator of the columns of CoNLL files."""
@@ -17,7 +18,7 @@ OnBadRow = Literal["error", "skip"]
 class FilesSourceConfig:
     """Files of labelled rows, one for each split."""
 
-    path: str
+    path: UserPath
     """Folder of the files, or a single file from which all splits are cut (`dev_fraction`, `test_fraction`); then the
     names below are not used."""
     train_file: str | None
@@ -89,7 +90,7 @@ class HubSourceConfig:
     """A labelled Hugging Face dataset."""
 
     kind: Literal["hub"]
-    name: str
+    name: UserPathOrHubName
     """Name of the dataset on the hub, or a folder of `save_to_disk` or of data files, such as Parquet."""
     revision: str | None
     """Commit hash of the dataset, for reproducibility; a folder has none."""
@@ -114,13 +115,8 @@ class HubSourceConfig:
     group_column: str | None = None
     """Column that is equal in rows that are not independent; see `TableSourceConfig.group_column`."""
 
-    @property
-    def path(self) -> str | None:
-        """The folder, which DVC watches; None for a dataset of the hub."""
-        return self.name if Path(self.name).is_dir() else None
-
     def __post_init__(self) -> None:
-        if self.revision is None and self.path is None:
+        if self.revision is None and not Path(self.name).is_dir():
             raise ValueError(
                 f"revision is null, and {self.name} is no folder here; give the commit hash of the dataset"
             )
@@ -180,7 +176,7 @@ class BeirSourceConfig:
     """BEIR folder: corpus.jsonl, queries.jsonl (or .csv ...), qrels/train.tsv, dev.tsv, test.tsv (`.gz` too)."""
 
     kind: Literal["beir"]
-    path: str
+    path: UserPath
     """Folder of the files."""
     train_qrels: str | None
     """File of the train judgements, in `path`; see `test_qrels`."""
@@ -198,7 +194,7 @@ class SentencePairsSourceConfig:
     """Sentences and their translations: two UTF-8 files a language, where line n translates line n."""
 
     kind: Literal["sentence_pairs"]
-    path: str
+    path: UserPath
     """Folder of the files."""
     languages: tuple[str, ...]
     """Languages of the queries; each takes the place of `{language}` in the file names."""

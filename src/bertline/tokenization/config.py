@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from bertline.foundation.checked import Checked, PositiveInt, at_least
+from bertline.foundation.checked import Checked, PositiveInt, UserPath, UserPathOrHubName, at_least
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _WordsConfig(Checked):
-    user_words: tuple[str, ...] | str
+    user_words: tuple[str, ...] | UserPath
     """Words that are in the vocabulary in any case and are never split: a list, or a file with one a line. Empty for a
     byte-level BPE and for an existing vocabulary."""
-    compare: tuple[str, ...]
+    compare: tuple[UserPathOrHubName, ...]
     """WordPiece vocabularies that the data page puts next to this one: folders, `vocab.txt` files or hub names.
     They do not change the vocabulary."""
 
@@ -71,7 +71,7 @@ class ExistingTokenizerConfig(_GivenConfig):
     """An existing tokenizer: a BERT `vocab.txt`, or any tokenizer folder or Hugging Face hub name."""
 
     kind: Literal["existing"]
-    path: str
+    path: UserPathOrHubName
     """A `vocab.txt`, a folder that contains one or a `tokenizer.json`, or a hub name."""
 
 
@@ -83,7 +83,7 @@ class ExtendedTokenizerConfig(_GivenConfig):
     """
 
     kind: Literal["extended"]
-    path: str | None
+    path: UserPathOrHubName | None
     """The checkpoint: a folder or hub name, that of `pretrain.start_from`."""
     num_new: PositiveInt
     """Maximum number of new words beside those of `user_words`; a text with fewer gives fewer."""

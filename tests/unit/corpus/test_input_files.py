@@ -13,6 +13,7 @@ from bertline.corpus.document import Dropped
 from bertline.corpus.files import find_files
 from bertline.corpus.readers.table import TableReader
 from bertline.corpus.readers.text import TextReader
+from bertline.foundation.checked import user_data_in
 from bertline.foundation.errors import DataError
 from reading import read
 
@@ -78,7 +79,7 @@ def test_text_is_read_from_an_object_store_and_one_that_ends_early_is_an_error_a
     )
     found = list(read(reader, shard_bytes=500))
     assert [item.paragraphs for item in found] == [(f"Text {number}.",) for number in range(100)]
-    assert reader.user_path is None
+    assert not any(data.is_here for data in user_data_in(reader))
     with pytest.raises(DataError, match="memory://nowhere.*matches nothing"):
         dataclasses.replace(reader, path="memory://nowhere").plan(500)
     early = dataclasses.replace(reader, path="early://bucket")

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import yaml
 
 from bertline.cli.configure import check_data
 from bertline.config import SECTIONS, pipeline_config
-from bertline.corpus.reader import CorpusReader
+from bertline.corpus.reader import CorpusReader, CorpusSettings
+from bertline.corpus.registry import reader_with
 from bertline.foundation.errors import ArtifactError, ConfigError, DataError
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
@@ -302,17 +304,13 @@ def test_by_hand_data_may_be_the_folder_of_the_command(composed: Composed) -> No
     assert identity_of_stage(watched_of(STAGES[0], None, config), Path("runs"))["data"].keys() == {"corpus.path"}
 
 
-def test_a_corpus_reader_that_does_not_name_the_users_data_cannot_be_defined() -> None:
-    with pytest.raises(TypeError, match="Forgetful: set user_data"):
+def test_a_corpus_reader_that_does_not_name_the_users_data_is_refused() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Forgetful(CorpusReader):
+        path: str
 
-        class Forgetful(CorpusReader):
-            path: str
-
-    with pytest.raises(TypeError, match="'folder', which is not one of its fields"):
-
-        class Misspelt(CorpusReader):
-            user_data = "folder"
-            path: str
+    with pytest.raises(TypeError, match="Forgetful has no field of the type UserPath"):
+        reader_with(Forgetful, CorpusSettings, "CorpusConfig")
 
 
 def installed(name: str) -> str:

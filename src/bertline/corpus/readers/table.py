@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from bertline.corpus import files
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings, valid
 from bertline.corpus.tables import NumberedRow, TableLayout, check_delimiting, parquet_file, rows_of_table
 from bertline.foundation.bad_rows import BadRows
+from bertline.foundation.checked import UserPathOrHubName
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
@@ -157,9 +158,8 @@ def _row_group_ranges(part: files.Part, range_bytes: int) -> list[files.Part]:
 class HubReader(RowsReader, CorpusReader):
     """A Hugging Face dataset; each row is a document."""
 
-    user_data: ClassVar[str | None] = "name"
     kind: Literal["hub"]
-    name: str
+    name: UserPathOrHubName
     """Name of the dataset on the hub, such as `wikimedia/wikipedia`, or a folder of `save_to_disk` or of data files."""
     revision: str | None = None
     """Commit hash of the dataset, for reproducibility; a folder has none."""
@@ -179,11 +179,6 @@ class HubReader(RowsReader, CorpusReader):
     def is_folder(self) -> bool:
         """Whether the dataset is a folder of this machine."""
         return Path(self.name).is_dir()
-
-    @property
-    def user_path(self) -> str | None:
-        """See `ReadingSettings.user_path`."""
-        return self.name if self.is_folder else None
 
     def plan(self, shard_bytes: int, source: str = "") -> tuple[list[files.InputShard], list[Dropped]]:
         """See `CorpusReader.plan`: ranges of rows of a saved dataset, files of another one."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from bertline.foundation.checked import NonNegativeFloat, PositiveFloat
+from bertline.foundation.checked import NonNegativeFloat, PositiveFloat, UserPathOrHubName
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, LossTerm, Metric, Objective
@@ -49,7 +49,7 @@ class Distilled(Objective):
     summary: ClassVar[str] = f"{Objective.summary}; its teacher fills {{teacher_accuracy}} of the same blanks"
 
     kind: Literal["distilled"]
-    teacher: str
+    teacher: UserPathOrHubName
     """Encoder with a masked language model head and the same vocabulary: a folder or a hub name (`NAME@REVISION`)."""
     temperature: PositiveFloat
     """Divisor of the logits of both before the softmax."""
