@@ -122,7 +122,8 @@ def user_data_in(value: Any, key: str = "", hint: Any = None) -> Iterator[UserDa
     """
     prefix = f"{key}." if key else ""
     if dataclasses.is_dataclass(value):
-        for name, one in _hints(type(value)).items():
+        cls: Any = type(value)
+        for name, one in _hints(cls).items():
             yield from user_data_in(getattr(value, name), f"{prefix}{name}", one)
     elif isinstance(value, Mapping):
         for name, item in value.items():
