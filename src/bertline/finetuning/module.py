@@ -344,9 +344,7 @@ class Progress(pl.Callback):
             metrics["perf/tokens_per_s"] = sum(map(int, self._tokens)) / self._busy_s
         self._shown.note(metrics)
         left_s = (now - self._started) / (step - module.first_step) * (module.num_steps - step)
-        ends_s = self._job.ends_s
-        of_all_s = None if ends_s is None else max(ends_s - time.time(), left_s)
-        self._shown.show(step, left_s=left_s, of_all_s=of_all_s)
+        self._shown.show(step, left_s=left_s)
         self._begin_interval()
 
 
