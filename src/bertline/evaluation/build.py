@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from bertline.corpus.document import Document
-from bertline.corpus.storage import read_documents
-from bertline.evaluation.charts import Captioned, dropped_charts, pretraining_charts, task_charts
+from bertline.corpus.quality.drops import drops_in_words
+from bertline.evaluation.charts import Captioned, pretraining_charts, task_charts
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.html import in_unit, metric_name, rendered, score, test_score
@@ -23,11 +21,9 @@ from bertline.foundation import verdicts
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import write_manifest
-from bertline.foundation.seeds import unit_interval
 from bertline.kinds.registry import kind_named
 from bertline.modeling.families import FAMILIES
 from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Metric, shown_means
-from bertline.tokenization.tokenizer import Tokenizer
 
 
 def build_evaluation(
@@ -44,22 +40,20 @@ def build_evaluation(
         ArtifactError: An earlier stage has not been run, or its artifact has another format.
     """
     facts = read_facts(pipeline, config.title)
-    pretraining, dropped = ([], []) if facts.taken_from else (pretraining_charts(facts), dropped_charts(facts))
+    pretraining = [] if facts.taken_from else pretraining_charts(facts)
     overlaps = task_overlaps(facts, pipeline, config, num_workers=num_workers)
     tasks = [
         TaskSection(
             facts=task,
-            charts=task_charts(task, pipeline, num_points=config.embed_plot_points),
+            charts=task_charts(task),
             overlaps=overlaps[task.name],
             correct=row_correctness(pipeline.sweeps[task.name], task),
         )
         for task in facts.tasks
     ]
-    charts = [*pretraining, *dropped, *(one for task in tasks for of in task.charts.values() for one in of)]
+    charts = [*pretraining, *(one for task in tasks for of in task.charts.values() for one in of)]
     headline = report_figures(facts, overlaps)
-    page = report_page(
-        facts, tasks, pipeline, pretraining=pretraining, dropped=dropped, num_documents=config.num_documents
-    )
+    page = report_page(facts, tasks, pretraining)
     with folder_written_atomically(out) as folder:
         write_atomically(folder / "report.html", page)
         (folder / "plots").mkdir()
@@ -173,21 +167,8 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
     return found
 
 
-# Sentences that a sample document shows, and has at least.
-_SENTENCES = 4
-
-
-def report_page(
-    facts: Facts,
-    tasks: Sequence[TaskSection],
-    pipeline: PipelineFolders,
-    *,
-    pretraining: Sequence[Captioned],
-    dropped: Sequence[Captioned],
-    num_documents: int,
-) -> str:
-    """Return the report as one file without other files, with charts of `pretraining` and of what was `dropped` from
-    the corpus, and `num_documents` sample documents with their tokens."""
+def report_page(facts: Facts, tasks: Sequence[TaskSection], pretraining: Sequence[Captioned]) -> str:
+    """Return the report as one file without other files, with charts of `pretraining`."""
     few = len(tasks) <= 3  # each gets a second sentence and a tile
     return rendered(
         "report.html",
@@ -202,8 +183,7 @@ def report_page(
         few=few,
         tasks=tasks,
         pretraining=pretraining,
-        dropped=dropped,
-        samples=_samples(pipeline, num_documents),
+        dropped=drops_in_words(facts.corpus.get("dropped", {})),
         configuration={
             name: [[key, json.dumps(value, ensure_ascii=False)] for key, value in _flat(content)]
             for name, content in facts.params.items()
@@ -294,20 +274,6 @@ def _tile(section: TaskSection) -> tuple[str, str, str]:
 def _overlap_note(section: TaskSection) -> str:
     flagged = [found.share_of_rows for found in section.overlaps.values() if found.flagged]
     return f"{percent(max(flagged))} of test rows in part" if flagged else ""
-
-
-def _samples(pipeline: PipelineFolders, number: int) -> list[tuple[Document, list[list[str]]]]:
-    """Return some held-out documents with the tokens of their first sentences, chosen by a hash of their ids."""
-    if pipeline.corpus is None or pipeline.tokenizer is None:
-        return []
-    documents = islice(read_documents(pipeline.corpus, "validation"), 2_000)
-    long_enough = [document for document in documents if len(document.sentences) >= _SENTENCES]
-    chosen = sorted(long_enough, key=lambda document: unit_interval("report sample", document.id))[:number]
-    tokenizer = Tokenizer.load(pipeline.tokenizer)
-    return [
-        (one, [list(tokenizer.tokens(tokenizer.encode(sentence))) for sentence in one.sentences[:_SENTENCES]])
-        for one in chosen
-    ]
 
 
 def _flat(content: Any, key: str = "") -> list[tuple[str, Any]]:

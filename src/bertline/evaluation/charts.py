@@ -1,26 +1,12 @@
-"""What the figures of the report show: pretraining against its baselines, each task's scores, trials and vectors."""
+"""What the figures of the report show: pretraining against its baselines, each task's scores and trials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from sklearn.decomposition import PCA
-from sklearn.metrics.pairwise import cosine_similarity
-
-from bertline.encoders.loading import load_encoder
-from bertline.encoding.sequences import encode_texts, outputs_of
-from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
-from bertline.evaluation.figures import Chart, ScoreRow, Series, bar_chart, dot_chart, line_chart, small_multiples
+from bertline.evaluation.facts import Facts, TaskFacts
+from bertline.evaluation.figures import Chart, ScoreRow, Series, dot_chart, line_chart
 from bertline.evaluation.html import metric_name, words
-from bertline.foundation.formats import percent
-from bertline.modeling.heads import BertTextEncoder
-from bertline.tasks.stored_rows import TextRows, read_rows
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Machine, Ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +16,6 @@ class Captioned:
     name: str
     chart: Chart
     caption: str
-
-
-def dropped_charts(facts: Facts) -> list[Captioned]:
-    """Return a chart of what was left out of the corpus by reason, for each unit: documents and paragraphs do not
-    compare."""
-    reasons: dict[str, list[tuple[str, float]]] = {}
-    for reason, number in facts.corpus.get("dropped", {}).items():
-        unit, _, name = reason.rpartition("/")
-        if number:
-            reasons.setdefault(unit or "documents", []).append((words(name), float(number)))
-    return [
-        Captioned(
-            f"dropped_{unit}",
-            bar_chart(sorted(rows, key=lambda row: (-row[1], row[0]))[:12], name=f"{unit} left out"),
-            f"{unit.capitalize()} left out of the corpus, by reason.",
-        )
-        for unit, rows in sorted(reasons.items())
-    ]
 
 
 _OPTIMIZATION = {
@@ -112,7 +80,7 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
 
 
 TaskCharts = dict[str, list[Captioned]]
-"""The charts of a task by what they show: `scores`, `trials` or `vectors`."""
+"""The charts of a task by what they show: `scores` or `trials`."""
 
 
 _ARM_COLOURS = {
@@ -125,8 +93,8 @@ _SCORES = (
 )
 
 
-def task_charts(task: TaskFacts, pipeline: PipelineFolders | None = None, *, num_points: int = 0) -> TaskCharts:
-    """Return the charts of a task; those of its vectors need the folders of the pipeline."""
+def task_charts(task: TaskFacts) -> TaskCharts:
+    """Return the charts of a task."""
     name, metric = task.name, metric_name(task.metric)
     scores = [Captioned(f"{name}_scores", _scores(task), f"Test {metric}. {_SCORES}")]
     if task.result.get("label_efficiency"):
@@ -139,8 +107,7 @@ def task_charts(task: TaskFacts, pipeline: PipelineFolders | None = None, *, num
         Captioned(f"{name}_trials_{each}", _trials(task, each), f"Dev {metric} of every trial by {words(each)}.")
         for each in varied(task)
     ]
-    space = None if pipeline is None else vector_space(task, pipeline, num_points=num_points)
-    return {"scores": scores, "trials": trials, "vectors": [space] if space else []}
+    return {"scores": scores, "trials": trials}
 
 
 def varied(task: TaskFacts) -> list[str]:
@@ -198,61 +165,5 @@ def _trials(task: TaskFacts, parameter: str) -> Chart:
         points = [(float(trial["params"][parameter]), trial["dev"]) for trial in trials]
         series.append(Series(titles[name], points, colours[name], style="dots"))
     values = [x for one in series for x, _ in one.points]
-    searched = task.space.get(parameter, {}).get("kind")
-    log_x = min(values) > 0 and (searched == "log_uniform" or max(values) / min(values) >= 8)
+    log_x = min(values) > 0 and max(values) / min(values) >= 8
     return line_chart(series, x_name=words(parameter), y_name=f"dev {metric_name(task.metric)}", log_x=log_x)
-
-
-_MOST_LABELS = 16
-
-
-def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int) -> Captioned | None:
-    """Plot test passages of a task by label.
-
-    Returns:
-        None unless the task has single passages with one of a few labels each, and also if neighbours share a label no
-        more often than by chance: the picture would then show nothing.
-    """
-    labels, config = task.result["labels"], pipeline.params["tasks"][task.name]
-    if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _MOST_LABELS:
-        return None
-    rows = read_rows(pipeline.tasks[task.name], "test", TextRows).first(num_points)
-    if rows.text_pairs is not None or len(rows) < 3:
-        return None
-    vectors = mean_vectors(pipeline.pretrain, rows.texts, max_length=config["max_length"])
-    agreeing, chance = neighbours_agree(vectors, rows.labels)
-    if agreeing <= chance + 2 * (chance * (1 - chance) / len(rows)) ** 0.5:
-        return None
-    components = PCA(2, svd_solver="full").fit(vectors.astype(np.float64))
-    places = components.transform(vectors)
-    groups = [(label, places[rows.labels == number].tolist()) for number, label in enumerate(labels)]
-    first, second = (
-        f"{name} direction, {percent(share)} of the variance"
-        for name, share in zip(("first", "second"), components.explained_variance_ratio_, strict=True)
-    )
-    caption = (
-        f"{len(rows):,} test passages of {task.name} as the encoder sees them before any fine-tuning (mean over "
-        "tokens, first two principal components): each panel shows one label, which the encoder was never shown, in "
-        f"front of all others. In all dimensions, the nearest other passage has the same label in {percent(agreeing)} "
-        f"of cases; by chance it would be {percent(chance)}."
-    )
-    return Captioned(f"{task.name}_vectors", small_multiples(groups, x_name=first, y_name=second), caption)
-
-
-def neighbours_agree(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> tuple[float, float]:
-    """Return how often the nearest other row (cosine, around the mean) has the same label, and how often by chance."""
-    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
-    similarity = cosine_similarity(centred)
-    np.fill_diagonal(similarity, -np.inf)
-    sizes = np.bincount(labels)
-    chance = (sizes * (sizes - 1)).sum() / (len(labels) * (len(labels) - 1))
-    return float((labels[similarity.argmax(axis=1)] == labels).mean()), float(chance)
-
-
-def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> NDArray[np.float32]:
-    """Return the mean of each text's last hidden states over its tokens, [N, hidden_size]."""
-    encoder = load_encoder(model_folder)
-    max_length = min(max_length, encoder.config.max_position_embeddings)  # the task may start from another encoder
-    sequences = encode_texts(texts, None, Tokenizer.load(model_folder), max_length=max_length)
-    machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
-    return outputs_of(BertTextEncoder(encoder, pooling="mean"), sequences, machine, encoder.config.hidden_size)

@@ -29,8 +29,4 @@ class EvaluateConfig:
     """Title of the report."""
     preset: str
     """Name of the preset, for the report; each file of `conf/experiment` sets its own."""
-    num_documents: int
-    """Number of sample documents shown with their subwords."""
-    embed_plot_points: int
-    """Number of test passages in the plot of the vector space."""
     overlap: OverlapConfig

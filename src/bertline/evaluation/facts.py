@@ -61,8 +61,6 @@ class TaskFacts:
     """What a student and its teacher cost, and score; empty if that was not measured."""
     source: str = ""
     """Kind of the task's source, such as `docs_library`."""
-    space: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Search space by hyperparameter, as in the configuration."""
 
     @property
     def metric(self) -> str:
@@ -195,7 +193,6 @@ def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
 
 def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
     folder, params = pipeline.sweeps[name], pipeline.params.get("tasks", {}).get(name, {})
-    sweep = pipeline.params.get("sweep", {})
     return TaskFacts(
         name=name,
         manifest=read_task_manifest(pipeline.tasks[name]),
@@ -204,7 +201,6 @@ def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
         folder=pipeline.tasks[name],
         calibration=read_object(folder / "best" / "task.json", missing_ok=True).get("calibration", {}),
         source=params.get("source", {}).get("kind", ""),
-        space=sweep.get("space", {}) | (params.get("space", {}) if sweep.get("task_spaces") else {}),
     )
 
 

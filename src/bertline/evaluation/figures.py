@@ -17,8 +17,6 @@ import matplotlib
 from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from bertline.evaluation.html import score, shortened
@@ -246,41 +244,6 @@ def _name_row(axes: Axes, place: int, name: str, number: str) -> None:
     above: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "bottom"}
     axes.annotate(_name(name), (0, place), (0, 6), **above)
     axes.annotate(number, (1, place), (0, 6), **above, ha="right", weight="bold")
-
-
-@_styled
-def small_multiples(figure: Figure, groups: Sequence[tuple[str, Points]], *, x_name: str, y_name: str) -> str:
-    """Draw each group of points, (name, points), in a panel of its own, in front of all others.
-
-    In one panel, the colours of many groups cover one another. All panels have the same scales.
-    """
-    groups = [group for group in groups if group[1]]
-    lines = math.ceil(len(groups) / 4)
-    figure.set_size_inches(_WIDTH, 1.75 * lines + 0.6)
-    panels = figure.subplots(lines, 4, sharex=True, sharey=True, squeeze=False).flatten()
-    every = [point for _, points in groups for point in points]
-    for panel in panels:
-        panel.set_axis_off()
-    for panel, (name, points) in zip(panels, groups, strict=False):
-        panel.set_axis_on()
-        panel.set(xticks=[], yticks=[])
-        panel.spines[:].set(visible=True, color=COLOURS["rule"])
-        panel.set_title(shortened(_name(name), 18), fontsize=11)
-        panel.add_patch(_dots(every, color=COLOURS["soft"], linewidth=2.5, alpha=0.22))
-        panel.add_patch(_dots(points, color=COLOURS["c0"], linewidth=4, alpha=0.8))
-        panel.autoscale_view()
-    figure.supxlabel(f"across: {x_name}\nup: {y_name}", x=0, ha="left", fontsize=11, color=COLOURS["soft"])
-    return f"{y_name} by {x_name}, one panel each for {', '.join(name for name, _ in groups)}"
-
-
-def _dots(points: Points, **style: Any) -> PathPatch:
-    """Return dots as one path of lines without length, which takes a fraction of the bytes of circles."""
-    # PNG leaves out lines that have no length at all; in SVG, whose numbers are rounded, these have none.
-    hardly = 1e-5 * (max(x for x, _ in points) - min(x for x, _ in points) or 1.0)
-    ends = [(x + more, y) for x, y in points for more in (0.0, hardly)]
-    path = Path(ends, [Path.MOVETO, Path.LINETO] * len(points))
-    path.should_simplify = False
-    return PathPatch(path, fill=False, capstyle="round", snap=False, **style)
 
 
 def _number(value: float, _: float = 0) -> str:

@@ -1,25 +1,18 @@
-"""What the report says of a task: scores against baselines, what the sweep tried and has to admit, details, errors."""
+"""What the report says of a task: scores against baselines, details, errors."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
-
-import numpy as np
-import pyarrow.parquet as pq
-from markupsafe import Markup
 
 from bertline.evaluation.charts import TaskCharts
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.html import listing, number_of, score, setting, shortened, test_name, with_diverged, words
+from bertline.evaluation.html import number_of, score, test_name, with_diverged, words
 from bertline.evaluation.overlap import Overlap
 from bertline.foundation.formats import count, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN, outcome
 from bertline.kinds.base import TaskKind
 from bertline.kinds.registry import kind_named
 from bertline.tasks.metrics import metric_name
-from bertline.tasks.stored_rows import COLLECTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +97,6 @@ class TaskSection:
             heading = words(split) + (f", {number_of(size, 'row')}" if size else "")
             yield ReportTable(["", *map(metric_name, metrics), *interval, "seeds"], rows, heading=heading)
 
-    def admissions(self) -> list[str]:
-        """Return what the trials of each arm have to admit."""
-        titles, notes = self.facts.titles(), []
-        for name, arm in self.facts.arms().items():
-            who = "" if name == "encoder" else f" of {titles[name]}"
-            notes += _repeated(arm["trials"], who)
-            notes += _edges(arm["best_params"], self.facts.space, who) if arm["trials"] else []
-        return notes
-
     def details(self) -> Iterator[ReportTable]:
         """Yield the figures that only some kinds of tasks have; none is left out."""
         details, rest = self.facts.result["details"], []
@@ -155,15 +139,6 @@ class TaskSection:
         """Labels of the confusion matrix."""
         return list(self.facts.result["details"].get("labels") or self.facts.result["labels"])
 
-    def example(self) -> list[tuple[str, Markup]]:
-        """Return the first row of train, (name, value) by column; empty if the rows are not there."""
-        path = self.facts.folder / "train.parquet"
-        first = next(pq.ParquetFile(path).iter_batches(batch_size=1), None) if path.exists() else None
-        row = {} if first is None else first.to_pylist()[0]
-        return [
-            (name, Markup(_value(self.facts, key, row))) for key, name in _COLUMNS.items() if row.get(key) is not None
-        ]
-
 
 _OUTCOMES = {"better": "beaten", "worse": "better than the encoder", "not shown": "no clear difference"}
 
@@ -184,41 +159,6 @@ def _figure(value: Any) -> str:
     return count(value) if isinstance(value, int) else score(value)
 
 
-# Fraction of a continuous range, on its logarithmic scale, that counts as its edge.
-_NEAR = 0.1
-
-
-def _repeated(trials: list[dict[str, Any]], who: str) -> list[str]:
-    of_point: dict[str, list[int]] = {}
-    for trial in trials:
-        of_point.setdefault(repr(sorted(trial["params"].items())), []).append(trial["number"])
-    groups = [listing([str(number) for number in numbers]) for numbers in of_point.values() if len(numbers) > 1]
-    same = "; ".join(f"trials {group} are the same point" for group in groups)
-    tried = f"The {number_of(len(trials), 'trial')}{who} tried only {number_of(len(of_point), 'different point')}"
-    return [f"{tried}: {same}."] if groups else []
-
-
-def _edges(best: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who: str) -> Iterator[str]:
-    """Yield a sentence for each best value at an edge of the space: a better one may lie beyond it."""
-    for name, value in sorted(best.items()):
-        if name not in space or not isinstance(value, int | float):
-            continue
-        values = sorted(space[name].get("values", ()))
-        if space[name]["kind"] == "log_uniform":
-            low, high = space[name]["low"], space[name]["high"]
-            place = math.log(value / low) / (math.log(high / low) or 1.0)
-        elif len(values) >= 3:  # with only two values, the best one is always at an edge
-            low, high = values[0], values[-1]
-            place = 0.0 if value <= low else 1.0 if value >= high else 0.5
-        else:
-            continue
-        if not _NEAR < place < 1 - _NEAR:
-            yield (
-                f"The best {words(name)}{who}, {setting(value)}, is at the {'lower' if place <= _NEAR else 'upper'} "
-                f"edge of the space ({setting(low)} to {setting(high)}); a better one may lie beyond it."
-            )
-
-
 # Sentences on the default tasks, which ask for something more special than their kind does.
 _SOURCES = {
     "docs_library": "Which library does a passage of documentation describe? The names of the libraries are removed.",
@@ -226,48 +166,3 @@ _SOURCES = {
     "docs_parameters": "Which words of a description name parameters of the function?",
     "docs_search": "Find the documentation of a function, given the summary of it.",
 }
-# Columns of stored rows that an example shows, with their names for people.
-_COLUMNS = {
-    "texts": "text",
-    "text_pairs": "second text",
-    "labels": "label",
-    "numbers": "number",
-    "words": "words",
-    "questions": "question",
-    "contexts": "passage",
-    "answers": "answers",
-    "queries": "query",
-    "document_ids": "right document",
-    "candidates": "candidates",
-    "sentences": "sentences",
-    "summaries": "summary",
-}
-
-
-def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
-    value, more = row[key], ""
-    if key == "words":
-        tagged = '<mark class="right">{}<small>{}</small></mark>'
-        pairs = zip(map(escape, value), map(escape, row["tags"]), strict=True)
-        return " ".join(word if tag == "O" else tagged.format(word, tag) for word, tag in pairs)
-    if key == "labels":
-        value = _label(task, row)
-    elif key == "document_ids":
-        value = _document(task, value)
-    elif isinstance(value, list):
-        more = f" … ({number_of(len(value), key.removesuffix('s'))})" if len(value) > 1 else ""
-        value = value[0] if value else "none"
-    return escape(shortened(str(value))) + more
-
-
-def _label(task: TaskFacts, row: dict[str, Any]) -> str:
-    """Return the label of a row by name; several if it has several, or one for each of its sentences."""
-    names, value = task.result["labels"], row["labels"]
-    several = value if "sentences" in row else np.flatnonzero(value)
-    return ", ".join(names[number] for number in ([value] if isinstance(value, int) else several)) or "none"
-
-
-def _document(task: TaskFacts, ids: list[str]) -> str:
-    path = task.folder / f"{COLLECTION}.parquet"
-    matches = pq.read_table(path, filters=[("ids", "in", ids[:1])]).to_pylist() if path.exists() else []
-    return " ".join(filter(None, (matches[0]["titles"], matches[0]["texts"]))) if matches else ", ".join(ids)

@@ -4,22 +4,10 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib
-import numpy as np
 import pytest
 
-from bertline.evaluation.charts import mean_vectors, neighbours_agree, vector_space
-from bertline.evaluation.facts import PipelineFolders, read_facts
-from bertline.evaluation.figures import (
-    COLOURS,
-    Chart,
-    ScoreRow,
-    Series,
-    bar_chart,
-    dot_chart,
-    line_chart,
-    small_multiples,
-)
-from evaluation_inputs import HOSTILE, KINDS
+from bertline.evaluation.figures import COLOURS, Chart, ScoreRow, Series, bar_chart, dot_chart, line_chart
+from evaluation_inputs import HOSTILE
 
 
 def some_charts(value: float = 0.5) -> dict[str, Chart]:
@@ -36,7 +24,6 @@ def some_charts(value: float = 0.5) -> dict[str, Chart]:
             [ScoreRow("one", value, "c0", 0.1, [value], [value, value + 1]), ScoreRow("b", value, "c1")], x_name="score"
         ),
         "bars": bar_chart([(HOSTILE, abs(value)), ("b", 0.0)], name="amounts"),
-        "panels": small_multiples([("a", points), (HOSTILE, points)], x_name="x", y_name="y"),
     }  # fmt: skip
 
 
@@ -73,27 +60,3 @@ def test_a_chart_of_scores_names_each_system_with_its_mean_and_spread() -> None:
     words = [one.text for one in said.iter() if one.tag in ("text", "title")]
     assert {"one", "0.500\u202f±\u202f0.100", "one: 0.500\u202f±\u202f0.100", "b: 0.500"} <= set(words)
     assert said.attrib["aria-label"] == "score: one 0.500\u202f±\u202f0.100, b 0.500"
-
-
-def test_a_vector_does_not_depend_on_the_texts_it_shares_a_batch_with(pipeline: PipelineFolders) -> None:
-    texts = ["the kernel", "the kernel of a frame is in series", "value"]
-    together = mean_vectors(pipeline.pretrain, texts, max_length=32)
-    alone = np.concatenate([mean_vectors(pipeline.pretrain, [text], max_length=32) for text in texts])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-
-
-@pytest.mark.parametrize(("name", "drawn"), [(name, name == "library") for name in KINDS])
-def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
-    whole_pipeline: PipelineFolders, name: str, drawn: bool
-) -> None:
-    task = next(task for task in read_facts(whole_pipeline, "title").tasks if task.name == name)
-    assert (vector_space(task, whole_pipeline, num_points=12) is not None) is drawn
-
-
-def test_neighbours_in_clusters_agree_and_those_of_a_random_label_agree_by_chance() -> None:
-    random = np.random.default_rng(0)
-    labels = np.arange(300) % 3
-    clusters = (np.eye(3)[labels] * 10 + random.normal(size=(300, 3))).astype(np.float32)
-    assert neighbours_agree(clusters, labels) == (1.0, pytest.approx(99 / 299))
-    agreeing, chance = neighbours_agree(clusters, random.permutation(labels))
-    assert abs(agreeing - chance) < 0.1

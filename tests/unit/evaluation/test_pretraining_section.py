@@ -47,10 +47,10 @@ def test_curves_are_drawn_with_what_they_are_compared_with_and_explained(facts: 
     assert said in charts["accuracy"].caption
 
 
-def test_alarms_stand_in_the_report_with_their_advice(facts: Facts, pipeline: PipelineFolders) -> None:
+def test_alarms_stand_in_the_report_with_their_advice(facts: Facts) -> None:
     def page(alarms: list[dict[str, object]]) -> str:
         changed = dataclasses.replace(facts, alarms=alarms, tasks=[])
-        return report_page(changed, [], pipeline, pretraining=[], dropped=[], num_documents=0)
+        return report_page(changed, [], [])
 
     assert "Health: no alarm." in page([])
     alarm = {"kind": "spike", "step": 1240, "message": f"the loss rose {HOSTILE}", "advice": "Lower optimizer.lr."}

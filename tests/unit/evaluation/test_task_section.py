@@ -9,26 +9,12 @@ import pytest
 
 from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import TaskCharts, task_charts
-from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
+from bertline.evaluation.facts import Facts, TaskFacts
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_section import TaskSection
-from bertline.tasks.stored_rows import COLLECTION, Documents, write_rows
 from evaluation_inputs import HOSTILE, KINDS, comparison, make_result
 
-
-@pytest.fixture(autouse=True)
-def collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder of a search task, in which its report looks up the right documents."""
-    monkeypatch.chdir(tmp_path)
-    write_rows(tmp_path, COLLECTION, Documents(["d1", "d7"], ["", ""], ["Shock waves on wings.", "Other."]))
-
-
-NO_FOLDERS = PipelineFolders(
-    corpus=None, tokenizer=None, examples=None, pretrain=Path(), tasks={}, sweeps={}, params={}
-)
-
-
-NO_CHARTS: TaskCharts = {"scores": [], "trials": [], "vectors": []}
+NO_CHARTS: TaskCharts = {"scores": [], "trials": []}
 
 
 def facts(name: str, **changes: Any) -> TaskFacts:
@@ -48,7 +34,7 @@ def report(tasks: list[TaskSection], taken_from: str) -> str:
         title="title", params={}, taken_from=taken_from, corpus={}, tokenizer={}, examples={}, objective=None,
         training=training, rows=[], mask_predictions=[], alarms=[], tasks=[one.facts for one in tasks], provenance=[],
     )  # fmt: skip
-    shown = report_page(whole, tasks, NO_FOLDERS, pretraining=[], dropped=[], num_documents=0)
+    shown = report_page(whole, tasks, [])
     return shown.replace("\u202f", " ")
 
 
@@ -139,40 +125,6 @@ def test_overlap_is_flagged_beside_the_score_and_rows_without_it_are_scored_apar
     assert "may have been read" not in few
     assert "of the others" not in few
     assert "none of the 60 rows of test" in words(page(facts("library"), {"test": overlap()}))
-
-
-SPACE = {
-    "learning_rate": {"kind": "log_uniform", "low": 1e-4, "high": 1e-2},
-    "batch_size": {"kind": "choice", "values": [16, 32]},
-    "num_epochs": {"kind": "choice", "values": [2, 4, 8]},
-}
-
-
-def notes(trials: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
-    result = make_result("library", full=False)
-    result["arms"]["encoder"] |= {
-        "trials": [{"number": number, "params": params} for number, params in enumerate(trials)],
-        "best_params": best,
-    }
-    task = dataclasses.replace(facts("library"), result=result, space=SPACE)
-    return TaskSection(task, NO_CHARTS, {}, {}).admissions()
-
-
-@pytest.mark.parametrize(
-    ("best", "says"),
-    [
-        ({"learning_rate": 1.1e-4}, "learning rate, 0.00011, is at the lower edge of the space (0.0001 to 0.01)"),
-        ({"learning_rate": 9e-3}, "learning rate, 0.009, is at the upper edge of the space (0.0001 to 0.01)"),
-        ({"learning_rate": 1e-3}, None),
-        ({"num_epochs": 8}, "num epochs, 8, is at the upper edge of the space (2 to 8)"),
-        ({"num_epochs": 4}, None),
-        ({"batch_size": 32}, None),  # one of two values is always at an edge
-        ({"dropout_prob": 0.5}, None),  # not in the space
-    ],
-)
-def test_a_best_value_at_an_edge_is_told(best: dict[str, Any], says: str | None) -> None:
-    found = notes([best], best)
-    assert (found == []) if says is None else (len(found) == 1 and says in found[0])
 
 
 @pytest.mark.parametrize(
