@@ -79,7 +79,7 @@ def composed(*choices: str) -> PipelineConfig:
     import bertline.cli.composition  # noqa: F401  # registers what conf/ resolves
 
     quick = [
-        "pretrain.linear_probe=null", "pretrain.mask_predictions.every_steps=1000000", "runtime.num_workers=0",
+        "pretrain.mask_predictions.every_steps=1000000", "runtime.num_workers=0",
         "pretrain.validate_every_steps=1000000", "pretrain.checkpoint_every_steps=1000000", "runtime.num_threads=1",
         "runtime.packing=off",  # each number of packed rows would be compiled, which takes a minute of the three
     ]  # fmt: skip

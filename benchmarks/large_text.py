@@ -41,7 +41,6 @@ _CHOICES = (
     "tokenizer.vocab_size=8192",
     "examples.lengths=[64]",
     "pretrain.phases=[{steps: 300, max_length: 64, global_batch_size: 32}]",
-    "pretrain.linear_probe=null",
     "schedule.num_warmup_steps=30",
     "runtime.num_workers=2",
     "runtime.compile='off'",

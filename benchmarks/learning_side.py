@@ -92,7 +92,7 @@ def train_bertline(settings: SideSettings) -> dict[str, Any]:
     """Train with the whole engine, as the pretrain stage runs it; return the results."""
     folder = Path(settings.folder)
     phase = {"steps": settings.num_steps, "max_length": settings.length, "global_batch_size": settings.batch_size}
-    pretrain = {"seed": settings.seed, "phases": [phase], **UNWATCHED, "linear_probe": None}
+    pretrain = {"seed": settings.seed, "phases": [phase], **UNWATCHED}
     job = PretrainJob(
         model=build(ModelConfig, settings.model),
         objective=section(ObjectiveConfig, "objective/mlm_nsp"),

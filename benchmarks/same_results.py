@@ -37,7 +37,6 @@ _SMALL_BASE = (
     "examples.lengths=[32, 64]",
     "pretrain.phases=[{steps: 40, max_length: 32, global_batch_size: 16}, {steps: 20, max_length: 64, "
     "global_batch_size: 8}]",
-    "pretrain.linear_probe=null",
     "schedule.num_warmup_steps=10",
     "runtime.num_devices=2",
     "runtime.num_threads=1",

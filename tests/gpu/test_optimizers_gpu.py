@@ -1,4 +1,4 @@
-"""Optimizers, the profiler and the rate of a matrix product on a CUDA device."""
+"""Optimizers and the rate of a matrix product on a CUDA device."""
 
 import pytest
 import torch

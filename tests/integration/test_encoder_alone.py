@@ -20,7 +20,7 @@ TINY = (
     "pretrain.phases=[{steps: 60, max_length: 8, global_batch_size: 16},"
     "{steps: 20, max_length: 512, global_batch_size: 8}]",
     "pretrain.validate_every_steps=40", "pretrain.checkpoint_every_steps=40",
-    "pretrain.mask_predictions.every_steps=40", "pretrain.linear_probe.every_steps=40",
+    "pretrain.mask_predictions.every_steps=40",
 )  # fmt: skip
 PEOPLE = "The old gardener|My younger sister|A tired postman|The new teacher|Nobody in town|Our neighbour|The captain"
 DEEDS = "watered|remembered|painted|sold|looked for|had never seen|was afraid of|carried home|wrote about|laughed at"

@@ -56,7 +56,7 @@ class Training:
         self._log = tmp_path / "output.txt"
         self._before = set((pipeline / "runs/pretrain").glob("[!.]*"))
         phases = f"pretrain.phases=[{{steps: {num_steps}, max_length: 32, global_batch_size: 16}}]"
-        rare = [f"pretrain.{key}.every_steps={num_steps // 4}" for key in ("mask_predictions", "linear_probe")]
+        rare = [f"pretrain.mask_predictions.every_steps={num_steps // 4}"]
         rare += [f"pretrain.{key}={num_steps // 4}" for key in ("validate_every_steps", "checkpoint_every_steps")]
         load = ["tracking.system_metrics=true", "tracking.system_metrics_every_s=0.5"]
         words = ["pipelines/pretrain.py", phases, *rare, *load, f"tracking.uri={uri}", "tracking.experiment_name=chaos"]
@@ -140,8 +140,8 @@ def assert_complete(servers_: Servers, training: Training, tmp_path: Path) -> No
     # What is beyond the curves are the headline figures, one value each.
     assert set((found - expected).values()) == {1}
     paths = {file.path for file in client.list_artifacts(run.info.run_id)}
-    assert {"metrics.json", "manifest.json", "mask_predictions.txt"} <= paths
-    for name in ("metrics.json", "mask_predictions.txt"):
+    assert {"metrics.json", "manifest.json", "mask_predictions.jsonl"} <= paths
+    for name in ("metrics.json", "mask_predictions.jsonl"):
         back = client.download_artifacts(run.info.run_id, name, str(tmp_path))
         assert Path(back).read_bytes() == (folder / name).read_bytes()
     assert any(run.info.run_id in item.key for item in servers_.bucket.objects.all())

@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_that_the_first_rank_skips_is_skipped_by_all(inputs
     other = tmp_path / "other" / "checkpoints"
     other.parent.mkdir()
     shutil.copytree(job.checkpoints_folder, other)
-    processes.finish(processes.start(inputs, job.run_folder, {"runtime__profile": False}))
+    processes.finish(processes.start(inputs, job.run_folder, {}))
     shutil.copytree(job.checkpoints_folder, other, dirs_exist_ok=True)
     damaged = job.checkpoints_folder / f"step-{max(CheckpointFolder(other, keep=9).steps):08d}.pt"
     damaged.write_bytes(damaged.read_bytes()[:-1000])

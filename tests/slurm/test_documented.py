@@ -17,7 +17,7 @@ from slurm_workspace import Workspace
 HOWTO = Path(__file__).resolve().parents[2] / "docs/howto"
 FENCE = re.compile(r"^```sh\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 # Here the training is small and on CPUs, and a node has two devices.
-SMALL = "runtime.device=cpu tracking.enabled=false pretrain.max_steps=20 pretrain.linear_probe=null"
+SMALL = "runtime.device=cpu tracking.enabled=false pretrain.max_steps=20"
 FOR_SMOKE = {
     "runtime.num_devices=8": f"runtime.num_devices=2 {SMALL}",
     "--ntasks-per-node=8": "--ntasks-per-node=2",

@@ -261,7 +261,6 @@ def _sections() -> dict[str, dict[str, Any]]:
             validate_every_steps=10,
             validation_sequences=100,
             checkpoint_every_steps=8,
-            linear_probe=None,
             mask_predictions={"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
         ),
         "runtime": tiny.runtime_section(),

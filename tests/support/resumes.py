@@ -19,9 +19,9 @@ def newest_checkpoint(job: PretrainJob) -> int:
 
 
 def assert_ended_as(alone: PretrainJob, job: PretrainJob) -> None:
-    """The same weights, optimizer, place, best step, curve, mask predictions, and nothing left lying about."""
+    """The same weights, optimizer, place, curve, mask predictions, and nothing left lying about."""
     expected, found = newest_state(alone), newest_state(job)
-    for name in ("step", "model", "optimizer", "place", "interval", "best", "num_tokens"):
+    for name in ("step", "model", "optimizer", "place", "interval", "num_tokens"):
         torch.testing.assert_close(expected[name], found[name], rtol=0, atol=0, msg=name)
     assert curve(job) == curve(alone)
     assert read_json_lines(job.mask_predictions_path) == read_json_lines(alone.mask_predictions_path)

@@ -47,7 +47,7 @@ def make_pretrained(template: Path, folder: Path) -> None:
     """Make a clone that has a short pretraining, too."""
     shutil.copytree(template, folder, symlinks=True)
     environment = smoke.environment(folder, programs=warm_python.programs())
-    short = ["experiment=smoke", "pretrain.max_steps=10", "pretrain.linear_probe=null", "tracking.enabled=false"]
+    short = ["experiment=smoke", "pretrain.max_steps=10", "tracking.enabled=false"]
     for command in (["bertline", "configure", *short, "--save"], ["dvc", "repro", "--quiet", "pretrain"]):
         subprocess.run(command, cwd=folder, env=environment, check=True)
 
@@ -69,7 +69,7 @@ class Workspace:
         (programs / "sbatch").write_text(_SBATCH.format(sbatch=shutil.which("sbatch")))
         (programs / "sbatch").chmod(0o755)
         job = ("runtime=slurm", "runtime.device=cpu", "runtime.num_devices=1", "runtime.launcher.gpus=false")
-        quiet = ("experiment=smoke", "tracking.enabled=false", "pretrain.linear_probe=null")
+        quiet = ("experiment=smoke", "tracking.enabled=false")
         workspace.configure(*quiet, *job, *overrides)
         return workspace
 

@@ -23,12 +23,6 @@ _OPTIMIZATION = {
     "grad_norm": ("optim/grad_norm", "gradient norm", "The norm of the gradient before it is clipped."),
     "throughput": ("perf/tokens_per_s", "tokens per second", "Real tokens per second of training, without padding."),
 }
-_PROBES = (
-    "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was not fitted on: "
-    "whether two neighbouring words were swapped, whether a word was replaced by another as frequent. The first point "
-    "is the encoder before training."
-)
-
 _HEAD_NAMES = {"mean": "mean of all", "offset": "mean, fixed distances", "obj": "obj", "nsubj": "nsubj", "det": "det"}
 _HEADS = {f"probe/heads/{name}": (title, f"c{number}") for number, (name, title) in enumerate(_HEAD_NAMES.items())}
 _HEADS_CAPTION = (
@@ -55,14 +49,7 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
         levels = [(f"{one.baseline}, {one.title}", facts.baselines[one.name]) for one in metrics if one.baseline]
         caption = f"The share of {', and of '.join(metric.share_of for metric in metrics if metric.share_of)}."
         drawn.append((name, "held-out accuracy", curves, next(iter(levels), None), caption))
-    probes = {
-        "probe/bigram_shift_accuracy": ("two words swapped?", "c0"),
-        "probe/odd_word_accuracy": ("one word replaced?", "c1"),
-    }
-    drawn += [
-        ("probes", "accuracy of a linear probe", probes, ("chance", 0.5), _PROBES),
-        ("heads", "syntactic heads that an attention head finds", _HEADS, None, _HEADS_CAPTION),
-    ]
+    drawn.append(("heads", "syntactic heads that an attention head finds", _HEADS, None, _HEADS_CAPTION))
     for name, (key, title, caption) in _OPTIMIZATION.items():
         level = ("clipped above", clip) if name == "grad_norm" and clip is not None else None
         drawn.append((name, title, {key: (title, "c0")}, level, caption))

@@ -1,39 +1,36 @@
-"""What happens before the first step and between two: rehearsal, rows of metrics, probes, checkpoints, a profile."""
+"""What happens before the first step and between two: rehearsal, rows of metrics, probes, checkpoints."""
 
 from __future__ import annotations
 
 import gc
+import json
 import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile, schedule
 
 from bertline.encoders.loading import LanguageModel
 from bertline.foundation.errors import MachineError
-from bertline.foundation.files import folder_written_atomically
+from bertline.foundation.files import append_lines
 from bertline.foundation.progress import say, warn
 from bertline.modeling.bert import set_attention
 from bertline.modeling.config import flops_per_token
 from bertline.pretraining.checkpoint import TrainingState
 from bertline.pretraining.data import StepDataset
-from bertline.pretraining.health import LOG_EVERY_STEPS, DivergenceGuard, training_metrics
+from bertline.pretraining.health import LOG_EVERY_STEPS, HealthMonitor, refuse_divergence, training_metrics
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Place, Plan, RowLayout
 from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
-from bertline.training.private_api import name_compiled_kernels
 from bertline.training.progress import Seconds, TrainingProgress
-
-_PROFILED_STEPS = 5
 
 
 @dataclass(eq=False)
@@ -158,7 +155,7 @@ class Throughput(pl.Callback):
     """
 
     state: TrainingState
-    guard: DivergenceGuard
+    monitor: HealthMonitor
     progress: TrainingProgress
     time_left: TimeLeft
     _matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
@@ -174,11 +171,11 @@ class Throughput(pl.Callback):
         is_due = step % LOG_EVERY_STEPS == 0 or step == self.state.plan.num_steps
         total = module.interval.total() if is_due else None  # waits for the device, so that the clock is accurate
         left_s = self.time_left.after(step, self.state.clock.seconds)
-        if total is not None and not self._write_row(module, step, total, left_s):
-            trainer.should_stop = True
+        if total is not None:
+            self._write_row(module, step, total, left_s)
         self.progress.show(step, left_s=left_s)
 
-    def _write_row(self, module: PretrainingModule, step: int, total: dict[str, float], left_s: float | None) -> bool:
+    def _write_row(self, module: PretrainingModule, step: int, total: dict[str, float], left_s: float | None) -> None:
         now, tokens = self.state.clock.seconds, total["timed_tokens"]
         took = now - self.state.row_begun
         metrics = {
@@ -199,14 +196,18 @@ class Throughput(pl.Callback):
         if left_s is not None:
             metrics["perf/time_left_s"] = left_s
         self.state.row_begun = now
-        if not self.guard.accepts_row(step, metrics, num_steps=int(total["steps"])):
-            return False
+        refuse_divergence(self.state.job, step, total, loss=metrics["train/loss"])
         self.state.num_tokens += tokens
         module.interval.clear()
         self.progress.note(metrics)
         if module.machine.ranks.is_first:
+            self._raise_alarms(step, metrics)
             self.state.log.log(step, metrics)
-        return True
+
+    def _raise_alarms(self, step: int, metrics: dict[str, float]) -> None:
+        for alarm in self.monitor.take(step, metrics):
+            warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
+            append_lines(self.state.job.health_path, [json.dumps(asdict(alarm))])
 
 
 @dataclass
@@ -260,16 +261,13 @@ class Probing(pl.Callback):
     """Runs the probes that are due before the first step and after a step, and logs what they measure."""
 
     state: TrainingState
-    guard: DivergenceGuard
-    """After a failure nothing is measured."""
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         if module.finished_steps == 0:
             self._run(module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        if self.guard.failure is None:
-            self._run(module)
+        self._run(module)
 
     def _run(self, module: PretrainingModule) -> None:
         step, is_last = module.finished_steps, module.finished_steps == self.state.plan.num_steps
@@ -285,12 +283,10 @@ class Checkpointing(pl.Callback):
     """Saves checkpoints, and stops training when a signal asks for it: all ranks after the same step.
 
     A checkpoint is saved every `pretrain.checkpoint_every_steps` steps, `runtime.checkpoint_every_s` seconds after the
-    last one, after the best and the last step, and before a requested stop.
+    last one, after the last step, and before a requested stop.
     """
 
     state: TrainingState
-    guard: DivergenceGuard
-    """Decides whether the current state may be saved."""
     request: StopRequest
     stopped: bool = False
     _saved_at: float = 0.0
@@ -316,78 +312,16 @@ class Checkpointing(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
         self.state.writer.check()
-        if self.guard.failure is not None:
-            return
         step, num_steps = module.finished_steps, self.state.plan.num_steps
         self.stopped = step < num_steps and self._agreement.reached(step)
         cadence = self.state.job.pretrain.checkpoint_every_steps
-        is_due = step % cadence == 0 or step in (self.state.best.step, num_steps)
+        is_due = step % cadence == 0 or step == num_steps
         if self.stopped or is_due or self._agreement.is_save_due:
             self._saved_at = time.monotonic()
             with self.state.clock.paused():
-                if self.guard.accepts_state(module.finished_steps, module.interval.total(), module.parameters()):
-                    self.state.save(wait=self.stopped or step == num_steps)
-                else:
-                    self.stopped, trainer.should_stop = False, True
+                refuse_divergence(self.state.job, step, module.interval.total(), weights=module.parameters())
+                self.state.save(wait=self.stopped or step == num_steps)
         if self.stopped:
             # No rank exits before the first rank has saved: torchrun and srun may kill the others once one has exited.
             sum_over_ranks([1], module.machine.device)
             trainer.should_stop = True
-
-
-@dataclass(eq=False)
-class ProfileSteps(pl.Callback):
-    """Profiles five steps of this start on the first rank (`runtime.profile=true`), which changes no weights.
-
-    The folder `profile` has `trace.json.gz` (Chrome's format) and `top_operations.txt`. The first step, which compiles,
-    is never profiled; where training ends before the profile is complete, it has fewer steps.
-    """
-
-    state: TrainingState
-    """Its clock is paused while the profiler advances or writes."""
-    _profile: profile | None = None
-
-    def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        name_compiled_kernels()  # before anything is compiled
-
-    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        if not module.machine.ranks.is_first:
-            return
-        left = self.state.plan.num_steps - module.finished_steps
-        # The first steps compile and fill caches; another one warms up the profiler.
-        wait = min(10, left - _PROFILED_STEPS - 1)
-        if wait < 1:
-            warn(f"runtime.profile: {left} steps are left, too few for a profile, which needs {_PROFILED_STEPS + 2}")
-            return
-        on_gpu = [ProfilerActivity.CUDA] if module.machine.device.type == "cuda" else []
-        self._profile = profile(
-            activities=[ProfilerActivity.CPU, *on_gpu],
-            schedule=schedule(wait=wait, warmup=1, active=_PROFILED_STEPS, repeat=1),
-            on_trace_ready=self._write,
-        )
-        self._profile.start()
-
-    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        if self._profile is not None:
-            with self.state.clock.paused():
-                self._profile.step()
-
-    def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        if self._profile is not None:
-            self._profile.stop()
-            self._profile = None
-
-    def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
-        self.on_train_end(trainer, module)
-
-    def _write(self, recorded: profile) -> None:
-        place = self.state.job.profile_folder
-        by = "self_device_time_total" if ProfilerActivity.CUDA in recorded.activities else "self_cpu_time_total"
-        table = recorded.key_averages().table(sort_by=by, row_limit=10)
-        with folder_written_atomically(place) as folder:
-            recorded.export_chrome_trace(str(folder / "trace.json.gz"))
-            (folder / "top_operations.txt").write_text(f"{_PROFILED_STEPS} steps\n\n{table}\n", encoding="utf-8")
-        say(
-            f"profile: {place / 'top_operations.txt'} has the costliest operations, {place / 'trace.json.gz'} every "
-            "one (open it at ui.perfetto.dev or chrome://tracing)"
-        )

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bertline.encoders.loading import LanguageModel, with_weights
@@ -12,7 +12,7 @@ from bertline.foundation.progress import say
 from bertline.pretraining.job import PretrainJob, require_same, write_model
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep, Probe
+from bertline.pretraining.probes import Probe
 from bertline.training.checkpoints import BackgroundWriter, CheckpointFolder, SavedStep, on_host
 from bertline.training.devices import Machine
 from bertline.training.process_group import decide_on_first_rank
@@ -55,15 +55,13 @@ class TrainingState:
     plan: Plan
     identity: dict[str, Any]
     module: PretrainingModule
-    best: BestStep
     probes: Sequence[Probe]
-    """All measurements during training, `best` first."""
+    """All measurements during training."""
     clock: TrainingClock
     row_begun: Seconds
     """The clock at the last row of metrics."""
     num_tokens: float
     """Number of real tokens up to the last row of metrics, over the whole run."""
-    rewinds: Sequence[Mapping[str, Any]]
     log: MetricsLog
     checkpoints: CheckpointFolder
     writer: BackgroundWriter = dataclasses.field(default_factory=BackgroundWriter)
@@ -80,25 +78,14 @@ class TrainingState:
             self.module.interval.restore(state["interval"], is_first_rank=is_first_rank)
             self.module.finished_steps = checkpoint.step
             self.module.frozen_layout = state["frozen_layout"]
-            # Losses over other sequences are not comparable, and the best checkpoint may be gone.
-            compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
-            steps = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
-            best = state["best"]
-            self.best.record = best if best and compares and best["step"] in steps else None
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
-            names = ("mask_predictions.txt", "latest", "best", "profile", "result")
-            for path in (*self.job.logs, *(self.job.run_folder / name for name in names)):
+            for path in (*self.job.logs, self.job.latest_folder, self.job.result_folder):
                 drop_leftovers(path)  # of a kill
             self.log.keep_up_to(step)
-            # Of the alarms after it, only the rollbacks of this run.
-            keep_json_lines(
-                self.job.health_path,
-                lambda row: row in self.rewinds or ("rewound_to" not in row and row["step"] <= step),
-            )
-        for probe in self.probes:
-            probe.keep_up_to(step)
+            for path in (self.job.mask_predictions_path, self.job.health_path):
+                keep_json_lines(path, lambda row: row["step"] <= step)
 
     def save(self, *, wait: bool = False) -> None:
         """Save a checkpoint and a model folder of the newest weights. Called on all ranks; the first one writes.
@@ -118,23 +105,21 @@ class TrainingState:
             "optimizer": module.optimizer.state_dict(),
             "frozen_layout": module.frozen_layout,
             "interval": interval,
-            "best": self.best.record,
             "num_tokens": self.num_tokens,
             "seconds": self.clock.seconds._asdict(),
             "row_begun": self.row_begun._asdict(),
-            "rewinds": list(self.rewinds),
             "identity": self.identity,
         }
         copied = on_host(state)
         model = with_weights(module.model, copied["model"])
-        self.writer.start(functools.partial(self._write, step, copied, model=model, best_step=self.best.step))
+        self.writer.start(functools.partial(self._write, step, copied, model=model))
         if wait:
             self.writer.wait()
 
-    def _write(self, step: int, state: dict[str, Any], *, model: LanguageModel, best_step: int | None) -> None:
+    def _write(self, step: int, state: dict[str, Any], *, model: LanguageModel) -> None:
         # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
         for path in self.job.logs:
             sync_to_disk(path)
-        self.checkpoints.save(step, state, best_step=best_step)
+        self.checkpoints.save(step, state)
         with folder_written_atomically(self.job.latest_folder) as folder:
             write_model(self.job, model, folder)

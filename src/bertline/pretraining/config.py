@@ -49,7 +49,7 @@ class MaskPredictionsConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HealthConfig(LearningMargins, Checked):
-    """When training raises an alarm and when it rolls back to a checkpoint.
+    """When training raises an alarm and when it ends as diverged.
 
     Metrics of the objective and the data-wait fraction are means over the last `patience_steps` steps.
     """
@@ -59,8 +59,6 @@ class HealthConfig(LearningMargins, Checked):
     the warm-up."""
     spike_factor: Annotated[float, above(1)]
     """Multiple of the median loss of the previous rows above which the loss of a row is a spike."""
-    rewind_on_spike: bool
-    """Whether a spike triggers a rollback, as too many skipped steps do (PaLM, arXiv 2204.02311, section 5.1)."""
     min_grad_norm: NonNegativeFloat
     """Mean gradient norm of a row below which gradients count as vanished."""
     max_grad_norm: float
@@ -68,26 +66,14 @@ class HealthConfig(LearningMargins, Checked):
     max_data_wait_fraction: float
     """Largest acceptable fraction of training time spent waiting for data."""
     max_skipped_steps: NonNegativeInt
-    """Largest acceptable number of steps per row that are skipped because their gradients are infinite or NaN. With
-    more, training rolls back to the last good checkpoint and skips the examples of that row."""
-    max_rewinds: NonNegativeInt
-    """Number of rollbacks after which the next failure ends the run."""
+    """Largest acceptable number of steps per row that are skipped because their gradients are infinite or NaN; more
+    are an error."""
 
     def check(self) -> None:
         if not self.min_grad_norm < self.max_grad_norm:
             raise ValueError(
                 f"min_grad_norm must be below max_grad_norm, found {self.min_grad_norm} and {self.max_grad_norm}"
             )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LinearProbeConfig(Checked):
-    """Accuracy of a linear classifier on the frozen encoder's vectors, measured during training."""
-
-    every_steps: PositiveInt
-    """Steps between two measurements."""
-    max_sentences: PositiveInt
-    """Largest number of held-out sentences to encode; the classifier is fitted on two thirds and scored on the rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,10 +115,8 @@ class PretrainConfig(Checked):
     checkpoint_every_steps: PositiveInt
     """Steps between two checkpoints."""
     keep_checkpoints: PositiveInt
-    """Number of newest checkpoints to keep, in addition to the one with the lowest held-out loss."""
+    """Number of newest checkpoints to keep."""
     mask_predictions: MaskPredictionsConfig
-    linear_probe: LinearProbeConfig | None
-    """None: no linear probe."""
     head_probe: HeadProbeConfig | None
     """None: no probe of attention heads."""
     health: HealthConfig

@@ -1,37 +1,27 @@
-"""Health of a training: sums of an interval, alarms, and rollbacks to the last good checkpoint when it diverges.
-
-A rollback is a restart within the process from the newest checkpoint before the failure; later checkpoints record which
-examples are skipped.
-"""
+"""Health of a training: sums of an interval, alarms, and the error that ends it when it diverges."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import statistics
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from bertline.examples.store import read_examples_manifest
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import append_lines
 from bertline.foundation.metrics_log import read_metrics
-from bertline.foundation.progress import warn
 from bertline.modeling.weight_files import is_finite
 from bertline.pretraining.config import HealthConfig
 from bertline.pretraining.data import STEP_COUNTS, StepBatch
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.objectives.base import Objective, means, means_of, weighted_loss
-from bertline.pretraining.plan import Plan, SkippedSequences
-from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.devices import Machine, sum_over_ranks
-from bertline.training.process_group import decide_on_first_rank
+from bertline.pretraining.plan import Plan
+from bertline.training.devices import sum_over_ranks
 
 LOG_EVERY_STEPS = 20
 """Number of steps per row of metrics."""
@@ -109,11 +99,9 @@ _CALMER = (
     "pretrain.precision=fp32."
 )
 ADVICE: dict[str, str] = {
-    "non_finite": _CALMER,
     "skipped_steps": f"Now and then this does no harm. {_CALMER}",
     "spike": "If it does not come back within some hundred steps, lower optimizer.lr, lengthen "
-    "schedule.num_warmup_steps, lower optimizer.max_grad_norm, or let training roll back and skip the examples "
-    "(pretrain.health.rewind_on_spike=true).",
+    "schedule.num_warmup_steps or lower optimizer.max_grad_norm.",
     "gradients_vanish": "The weights hardly learn. See the weights of objective, model.initializer_range (0.02 in "
     "the paper) and the checkpoint of pretrain.start_from; in bf16, try pretrain.precision=fp32.",
     "gradients_explode": "Lower model.initializer_range (0.02 in the paper) or optimizer.lr, lengthen "
@@ -151,6 +139,15 @@ class HealthMonitor:
     """Of the last rows, whose median a spike is relative to."""
     _standing: set[str] = field(default_factory=set)
 
+    @classmethod
+    def of(cls, job: PretrainJob, plan: Plan) -> Self:
+        """Return a monitor that has checked the rows of the run so far."""
+        examples = read_examples_manifest(job.examples_folder)
+        monitor = cls(job.pretrain.health, job.schedule.num_warmup_steps, job.objective, plan, examples)
+        for row in read_metrics(job.metrics_path):
+            monitor.take(row.step, row.metrics)
+        return monitor
+
     def take(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
         """Check the next row of metrics and return the new alarms. Rows from probes are ignored."""
         if "train/loss" not in metrics:
@@ -169,15 +166,9 @@ class HealthMonitor:
             self._rows.clear()
             self._losses.clear()
 
-        loss, skipped = metrics["train/loss"], metrics.get("optim/skipped_steps", 0.0)
-        if skipped > config.max_skipped_steps:
-            yield "non_finite", _skipped_in_words(skipped)
-        elif not math.isfinite(loss):
-            yield "non_finite", f"the loss is {loss}"
-        elif skipped:
+        loss, skipped = metrics["train/loss"], metrics["optim/skipped_steps"]
+        if skipped:
             yield "skipped_steps", f"{_skipped_in_words(skipped)} and were skipped"
-        if not math.isfinite(loss):
-            return
 
         median = statistics.median(self._losses) if len(self._losses) >= 3 else math.inf
         if loss > config.spike_factor * median:
@@ -215,101 +206,29 @@ def _skipped_in_words(num_steps: float) -> str:
 
 
 class TrainingDivergedError(BertlineError):
-    """Training failed again after the allowed number of rollbacks."""
+    """Gradients, the loss or weights are infinite or NaN, so that more steps would teach nothing."""
 
 
-class DivergenceGuard:
-    """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision."""
+def refuse_divergence(
+    job: PretrainJob, step: int, total: Mapping[str, float], *, loss: float = 0.0, weights: Iterable[Tensor] = ()
+) -> None:
+    """Raise TrainingDivergedError where training cannot continue after a step: on all ranks, as their values are equal.
 
-    def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
-        self.failure: Alarm | None = None
-        """Reason why training must roll back; None while there is none."""
-        self._first_bad_step = 0  # that may be to blame, 0-based
-        self._job, self._plan, self._machine, self._rewinds = job, plan, machine, rewinds
-        self._config = job.pretrain.health
-        examples = read_examples_manifest(job.examples_folder)
-        self._monitor = HealthMonitor(self._config, job.schedule.num_warmup_steps, job.objective, plan, examples)
-        self._steps_of_row = 1
-        if machine.ranks.is_first:
-            # The rows determine the state of the monitor, so the checkpoint need not store it.
-            for row in read_metrics(job.metrics_path):
-                self._monitor.take(row.step, row.metrics)
-
-    def accepts_row(self, step: int, metrics: Mapping[str, float], *, num_steps: int) -> bool:
-        """Check the row of the last `num_steps` steps. False: it must not be written, and training must roll back."""
-        alarms = self._monitor.take(step, metrics) if self._machine.ranks.is_first else []
-        # After a spike, training can continue without a rollback.
-        rolls_back = self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
-        fatal_kinds = ("non_finite", "spike") if rolls_back else ("non_finite",)
-        fatal = next((alarm for alarm in alarms if alarm.kind in fatal_kinds), None)
-        for alarm in alarms:
-            if alarm is not fatal:
-                warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
-                self._log(dataclasses.asdict(alarm))
-        self._steps_of_row = num_steps
-        return self._agree(fatal, step, step - num_steps)
-
-    def accepts_state(self, step: int, total: Mapping[str, float], weights: Iterable[Tensor]) -> bool:
-        """Check the weights that are about to be saved, and the sums since the last row; as `accepts_row`."""
-        message = None
-        if total["skipped_steps"] > self._config.max_skipped_steps:
-            message = _skipped_in_words(total["skipped_steps"])
-        elif not all(map(is_finite, weights)):
-            message = "there are weights that are infinite or NaN"
-        fatal = message and Alarm(kind="non_finite", step=step, message=message, advice=_CALMER)
-        # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.
-        return self._agree(fatal or None, step, step - int(total["steps"] or self._steps_of_row))
-
-    def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
-        """Return whether no rank found a fatal problem; otherwise set `failure` on every rank."""
-        if not sum_over_ranks([fatal is not None], self._machine.device)[0]:
-            return True
-        elsewhere = "another rank found that training must go back"
-        self.failure = fatal or Alarm(kind="non_finite", step=step, message=elsewhere, advice=_CALMER)
-        self._first_bad_step = first_step
-        return False
-
-    def _log(self, alarm: Mapping[str, Any]) -> None:
-        append_lines(self._job.health_path, [json.dumps(alarm)])
-
-    def roll_back(self, alarm: Alarm, checkpoints: CheckpointFolder) -> list[dict[str, Any]]:
-        """Delete the checkpoints that a failure may have corrupted, and choose what to skip. Called on all ranks.
-
-        Returns:
-            The rewinds of the run plus a new one, as rows of health.jsonl: the alarm, the step that training rolls back
-            to (None for its start) and the examples that it skips.
-
-        Raises:
-            TrainingDivergedError: The allowed number of rollbacks is used up.
-        """
-        is_first, most = self._machine.ranks.is_first, self._config.max_rewinds
-        if len(self._rewinds) >= most:
-            if is_first:
-                self._log(dataclasses.asdict(alarm))
-            steps = ", ".join(f"{rewind['step']:,}" for rewind in self._rewinds) or "never"
-            raise TrainingDivergedError(
-                f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
-                f"pretrain.health.max_rewinds={most} allows (from step: {steps}). {alarm.advice} The last good "
-                f"checkpoint is in {self._job.checkpoints_folder}."
-            )
-        if is_first:
-            checkpoints.give_up_after(self._first_bad_step)
-        target = decide_on_first_rank(lambda: next(reversed(checkpoints.steps), None), self._machine.device)
-        # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
-        end = min(self._plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
-        skipped = [dataclasses.asdict(one) for one in self._plan.skipping(max(self._first_bad_step, target or 0), end)]
-        rewind = {**dataclasses.asdict(alarm), "rewound_to": target, "skipped": skipped}
-        if is_first:
-            self._log(rewind)
-            warn(
-                f"pretraining, step {alarm.step:,}: {alarm.message}. It rolls back to "
-                f"{'its start' if target is None else f'step {target:,}'} and skips "
-                f"{sum(one['sequences'] for one in skipped):,} sequences ({len(self._rewinds) + 1} of at most {most} "
-                f"times). {alarm.advice}"
-            )
-        return [*map(dict, self._rewinds), rewind]
-
-
-def skipped_in(rewinds: Sequence[Mapping[str, Any]]) -> list[SkippedSequences]:
-    """Return the examples that a plan must skip after these rewinds."""
-    return [SkippedSequences(**one) for rewind in rewinds for one in rewind["skipped"]]
+    Args:
+        total: Sums since the last row of metrics.
+        loss: Loss of a row that is about to be written.
+        weights: Weights that are about to be saved.
+    """
+    if total["skipped_steps"] > job.pretrain.health.max_skipped_steps:
+        problem = _skipped_in_words(total["skipped_steps"])
+    elif not math.isfinite(loss):
+        problem = f"the loss is {loss}"
+    elif not all(map(is_finite, weights)):
+        problem = "there are weights that are infinite or NaN"
+    else:
+        return
+    raise TrainingDivergedError(
+        f"pretraining failed after step {step:,}: {problem}. {_CALMER} The last good checkpoint is in "
+        f"{job.checkpoints_folder}; a run with other settings starts from its weights with "
+        f"pretrain.start_from={job.latest_folder}."
+    )

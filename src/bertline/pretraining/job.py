@@ -79,12 +79,9 @@ class PretrainJob:
     mask_predictions_path = _in_run_folder("mask_predictions.jsonl")
     """The guesses for the fixed blanks."""
     health_path = _in_run_folder("health.jsonl")
-    """The alarms and the rollbacks to a checkpoint."""
+    """The alarms."""
     latest_folder = _in_run_folder("latest")
     """Model folder of the newest weights, to inspect a run in progress."""
-    best_folder = _in_run_folder("best")
-    """Model folder of the step with the lowest held-out loss, if that is not the last step of a finished run."""
-    profile_folder = _in_run_folder("profile")
     result_folder = _in_run_folder("result")
 
     @property
@@ -94,15 +91,13 @@ class PretrainJob:
 
 
 # Keys that do not affect the weights of the last step, which are the result: probes use no generator of training, and
-# checkpoints are copies. What depends on them is which step counts as the best (see `TrainingState.restore`), and, if
-# training fails, when it rolls back (health) and how far (checkpoints). New values apply from the resumed step on.
+# checkpoints are copies. New values apply from the resumed step on.
 _FREE_KEYS = (
     "pretrain.validate_every_steps",
     "pretrain.validation_sequences",
     "pretrain.checkpoint_every_steps",
     "pretrain.keep_checkpoints",
     "pretrain.mask_predictions",
-    "pretrain.linear_probe",
     "pretrain.head_probe",
     "pretrain.health",
 )
@@ -138,12 +133,7 @@ def require_same(trained: Mapping[str, Any], expected: Mapping[str, Any], *, whe
 
 
 def write_result(
-    job: PretrainJob,
-    model: LanguageModel,
-    metrics: dict[str, float],
-    *,
-    identity: dict[str, Any],
-    best: dict[str, Any] | None,
+    job: PretrainJob, model: LanguageModel, metrics: dict[str, float], *, identity: dict[str, Any]
 ) -> None:
     """Write the result folder: the model, the records and a manifest with the headline figures `metrics`."""
     with folder_written_atomically(job.result_folder) as folder:
@@ -152,7 +142,7 @@ def write_result(
             if path.exists():
                 shutil.copyfile(path, folder / path.name)
         versions = versions_of("torch", "pytorch-lightning")
-        content = {"metrics": metrics, "best": best, "training": identity, "versions": versions}
+        content = {"metrics": metrics, "training": identity, "versions": versions}
         write_manifest(folder, kind="pretrain", format_version=1, content=content)
 
 

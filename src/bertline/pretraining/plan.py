@@ -70,22 +70,12 @@ class Place:
     phase: int
     """Index into `pretrain.phases`."""
     consumed: int
-    """Number of examples of this phase's length taken or skipped so far, including in earlier phases of this length."""
+    """Number of examples of this phase's length taken so far, including in earlier phases of this length."""
     max_length: int
     global_batch_size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SkippedSequences:
-    """Examples that are skipped because training failed on them: the order of their length jumps ahead."""
-
-    step: int
-    """First step after the jump, 0-based."""
-    max_length: int
-    sequences: int
-
-
-@dataclass
+@dataclass(frozen=True)
 class Plan:
     """The steps of a run, over all phases.
 
@@ -98,23 +88,11 @@ class Plan:
     phases: Sequence[PhaseConfig]
     num_steps: int
     """Steps of the whole run, at most the sum over all phases."""
-    skipped: Sequence[SkippedSequences] = ()
-    """Jumps in the order of the examples."""
 
     @classmethod
     def of(cls, config: PretrainConfig) -> Plan:
         """Return the plan that the pretrain section configures."""
         return cls(config.phases, config.num_steps)
-
-    def skipping(self, first_step: int, end_step: int) -> list[SkippedSequences]:
-        """Return the examples to skip, by length, so that step `first_step` takes those planned for `end_step`.
-
-        >>> plan = Plan([PhaseConfig(steps=9, max_length=64, global_batch_size=8)], num_steps=9)
-        >>> plan.skipping(4, 6)
-        [SkippedSequences(step=4, max_length=64, sequences=16)]
-        """
-        taken = self.sequences(first_step, end_step)
-        return [SkippedSequences(step=first_step, max_length=length, sequences=num) for length, num in taken.items()]
 
     def sequences(self, first_step: int, end_step: int) -> dict[int, int]:
         """Return the number of sequences of each length in these steps (0-based, end exclusive), in phase order."""
@@ -136,9 +114,6 @@ class Plan:
     def place(self, step: int) -> Place:
         """Return the place before `step`, 0-based; past the last step, the place in the last phase."""
         consumed: dict[int, int] = {}
-        for jump in self.skipped:
-            if jump.step <= step:
-                consumed[jump.max_length] = consumed.get(jump.max_length, 0) + jump.sequences
         index = 0
         while step >= self.phases[index].steps and index < len(self.phases) - 1:
             earlier = self.phases[index]

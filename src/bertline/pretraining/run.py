@@ -1,44 +1,32 @@
 """Pretraining, from configuration to result: builds tokenizer, model, probes, data and trainer in order, then trains.
 
 A step is `pretraining.module`, its loss `Objective.loss`, its batch `pretraining.data`. What happens between two steps
-is in `callbacks`; alarms and rollbacks are in `health`.
+is in `callbacks`; alarms are in `health`.
 """
 
-import copy
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytorch_lightning as pl
 
-from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.callbacks import (
-    Checkpointing,
-    Probing,
-    ProfileSteps,
-    Rehearsal,
-    Throughput,
-    TimeLeft,
-    flops_of,
-)
+from bertline.pretraining.callbacks import Checkpointing, Probing, Rehearsal, Throughput, TimeLeft, flops_of
 from bertline.pretraining.checkpoint import TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
-from bertline.pretraining.health import DivergenceGuard, skipped_in
-from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_model, write_result
+from bertline.pretraining.health import HealthMonitor
+from bertline.pretraining.job import PretrainJob, headline_figures, identity_of, write_result
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan, layouts_in_words, resumed_layout, row_layouts
-from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe, configured_probes
+from bertline.pretraining.probes import HeadProbe, MaskPredictionProbe, Probe, ValidationProbe
 from bertline.pretraining.start import build_model
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.devices import Machine, compile_in_place, resolve_machine, sum_over_ranks
+from bertline.training.devices import Machine, compile_in_place, resolve_machine
 from bertline.training.interruption import StopRequest, TrainingInterrupted
 from bertline.training.process_group import process_group
 from bertline.training.progress import Seconds, TrainingClock, TrainingProgress
@@ -61,25 +49,22 @@ def run_pretraining(job: PretrainJob, *, callbacks: Sequence[pl.Callback] = ()) 
         ConfigError: The job does not fit its inputs, or the run folder holds a different training.
         MachineError: The machine lacks what the runtime section requests, or another rank is lost.
         TrainingInterrupted: A signal stopped training; the next call resumes it.
-        TrainingDivergedError: Training failed again after the allowed number of rollbacks.
+        TrainingDivergedError: Gradients, the loss or weights are infinite or NaN.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
     with process_group(machine, job.runtime.peer_timeout_s):
-        state = _built(job, machine, rewinds=None)
-        while state.module.finished_steps < state.plan.num_steps:
-            rewinds = _train(state, callbacks)
-            if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
-                state = _built(job, machine, rewinds=rewinds)
+        state = _built(job, machine)
+        if state.module.finished_steps < state.plan.num_steps:
+            _train(state, callbacks)
     if not machine.ranks.is_first:
         return {}
-    _write_best(state)
     model = state.module.model
     figures = headline_figures(job, model, state.clock.seconds, state.num_tokens)
-    write_result(job, model, figures, identity=state.identity, best=state.best.record)
+    write_result(job, model, figures, identity=state.identity)
     return figures
 
 
-def _built(job: PretrainJob, machine: Machine, *, rewinds: Sequence[Mapping[str, Any]] | None) -> TrainingState:
+def _built(job: PretrainJob, machine: Machine) -> TrainingState:
     """Build what training changes, restored to the newest checkpoint."""
     config, plan = job.pretrain, Plan.of(job.pretrain)
     identity = identity_of(job, machine.precision)
@@ -91,30 +76,30 @@ def _built(job: PretrainJob, machine: Machine, *, rewinds: Sequence[Mapping[str,
     model = build_model(job, tokenizer, machine, resumes=checkpoint is not None)
     module = PretrainingModule(model, job, machine)
     every_steps, max_sequences = config.validate_every_steps, config.validation_sequences
-    validation = ValidationProbe(module.losses, job.examples_folder, plan, machine, every_steps, max_sequences)
-    best = BestStep(validation, plan, judged_by=job.objective.judged_by)
-    predictions = MaskPredictionProbe(model, tokenizer, config.mask_predictions, job.mask_predictions_path, machine)
+    probes: list[Probe] = [
+        ValidationProbe(module.losses, job.examples_folder, plan, machine, every_steps, max_sequences),
+        MaskPredictionProbe(model, tokenizer, config.mask_predictions, job.mask_predictions_path, machine),
+    ]
+    if config.head_probe is not None:
+        probes.append(HeadProbe(model, tokenizer, config.head_probe, max(plan.lengths), machine))
     state = TrainingState(
         job=job,
         plan=plan,
         identity=identity,
         module=module,
-        best=best,
-        probes=[best, predictions, *configured_probes(job, model, tokenizer, machine)],
+        probes=probes,
         clock=TrainingClock(Seconds(**saved.get("seconds", {}))),
         row_begun=Seconds(**saved.get("row_begun", {})),
         num_tokens=saved.get("num_tokens", 0.0),
-        rewinds=saved.get("rewinds", []) if rewinds is None else rewinds,
         log=MetricsLog(job.metrics_path),
         checkpoints=CheckpointFolder(job.checkpoints_folder, keep=config.keep_checkpoints),
     )
-    plan.skipped = skipped_in(state.rewinds)
     state.restore(checkpoint)
     return state
 
 
-def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
-    """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
+def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> None:
+    """Take the remaining steps."""
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
     dataset = _steps(job, plan, module)
@@ -131,13 +116,11 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     )
     # Near enough for the time that is left: 15 % of the tokens are targets.
     work = {length: length * flops_of(module.model, seq_len=length, target_fraction=0.15) for length in plan.lengths}
-    guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
-    checkpointing = Checkpointing(state=state, guard=guard, request=request)
+    monitor, checkpointing = HealthMonitor.of(job, plan), Checkpointing(state=state, request=StopRequest())
     callbacks = [
-        *([ProfileSteps(state)] if job.runtime.profile else []),
         Rehearsal(dataset),
-        Throughput(state=state, guard=guard, progress=progress, time_left=TimeLeft(plan, work)),
-        Probing(state=state, guard=guard),
+        Throughput(state=state, monitor=monitor, progress=progress, time_left=TimeLeft(plan, work)),
+        Probing(state=state),
         checkpointing,
         *extra_callbacks,
     ]
@@ -151,14 +134,9 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
             state.writer.wait()
         raise
     state.writer.wait()
-    if guard.failure is not None:
-        if sum_over_ranks([request.made], machine.device)[0]:
-            raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
-        return guard.roll_back(guard.failure, state.checkpoints)
     if checkpointing.stopped:
         step = f"step {module.finished_steps:,} of {num_steps:,}"
         raise TrainingInterrupted(f"pretraining was stopped and saved after {step} in {job.run_folder}")
-    return None
 
 
 def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDataset:
@@ -179,19 +157,3 @@ def _steps(job: PretrainJob, plan: Plan, module: PretrainingModule) -> StepDatas
             warn(f"{job.run_folder}: {warning}")
         say(f"pretraining {layouts_in_words(layouts, fills, job.model, device)}")
     return StepDataset(plan, examples, layouts, ranks=ranks, seed=job.pretrain.seed)
-
-
-def _write_best(state: TrainingState) -> None:
-    """Write a model folder of the best step, unless that is the last step, whose model is the result."""
-    job, best, step = state.job, state.best.record, state.best.step
-    if best is None or step is None or step == state.plan.num_steps:
-        shutil.rmtree(job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
-    elif (checkpoint := state.checkpoints.load(step)) is not None:
-        model = copy.deepcopy(state.module.model)
-        model.load_state_dict(checkpoint.state["model"])
-        with folder_written_atomically(job.best_folder) as folder:
-            write_model(job, model, folder)
-        say(
-            f"the held-out loss was lowest ({best[f'val/{state.best.judged_by}']:.4f}) after step {step:,}; "
-            f"that model is in {job.best_folder}, the last one is the result"
-        )

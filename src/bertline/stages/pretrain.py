@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.mappings import value_at
-from bertline.foundation.progress import warn
 from bertline.foundation.work import Work
 from bertline.stages.base import TRAINING_PACKAGES, Stage, picked
-from bertline.tracking.tracked_runs import Attachment, TrackedRuns
+from bertline.tracking.tracked_runs import Attachment
 
 if TYPE_CHECKING:
     from bertline.config import PipelineConfig
@@ -34,15 +33,11 @@ class Pretrain(Stage):
     on_several_devices = True
     attachments = (
         # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).
-        Attachment(path="mask_predictions.txt", contains_text=True, while_working=True),
-        Attachment(path="mask_predictions.jsonl", contains_text=True),
+        Attachment(path="mask_predictions.jsonl", contains_text=True, while_working=True),
         Attachment(path="health.jsonl", contains_text=False, while_working=True),
-        Attachment(path="profile/top_operations.txt", contains_text=False, while_working=True),
     )
 
     def more_packages(self, config: Mapping[str, Any], task: str | None) -> Iterator[str]:
-        if value_at(config, "pretrain.linear_probe") is not None:
-            yield "scikit-learn"
         if value_at(config, "pretrain.initial_embeddings") is not None:
             yield from ("scikit-learn", "scipy")
 
@@ -54,10 +49,6 @@ class Pretrain(Stage):
         from bertline.pretraining.run import run
 
         return run(work)
-
-    def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
-        if work.config.runtime.profile and not (work.folder / "profile/top_operations.txt").exists():
-            warn("runtime.profile: nothing was trained, so there is no profile; give another pretrain.seed for one")
 
     def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
         baseline = next(term.figure for term in objective.terms if term.name == objective.judged_by) or ""

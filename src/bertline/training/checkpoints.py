@@ -1,4 +1,4 @@
-"""Checkpoints that survive a kill at any moment: atomic and checksummed; the newest few and the best are kept.
+"""Checkpoints that survive a kill at any moment: atomic and checksummed; the newest few are kept.
 
 Each is two files, `step-00001200.pt` and `step-00001200.pt.sha256`, of plain data that loads with `weights_only=True`:
 loading never runs code. While a thread writes it, training continues: a step waits for a copy in host memory only.
@@ -50,8 +50,7 @@ class CheckpointFolder:
     folder: Path
     """Folder of the checkpoints; created when the first one is saved."""
     keep: int
-    """Number of newest checkpoints to keep, in addition to the best; older ones are deleted once a newer one is safely
-    on disk."""
+    """Number of newest checkpoints to keep; older ones are deleted once a newer one is safely on disk."""
 
     @property
     def steps(self) -> list[int]:
@@ -59,10 +58,10 @@ class CheckpointFolder:
         names = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*.pt"))
         return sorted(int(match[1]) for match in names if match)
 
-    def save(self, step: int, state: dict[str, Any], *, best_step: int | None = None) -> Path:
+    def save(self, step: int, state: dict[str, Any]) -> Path:
         """Save a state as the checkpoint of `step`, then delete checkpoints that are no longer kept.
 
-        Checkpoints of later steps are damaged or were rolled back, and are deleted; that of `best_step` is kept.
+        Checkpoints of later steps are damaged, and are deleted.
 
         Raises:
             MachineError: The disk is full or the folder cannot be written; all earlier checkpoints are untouched.
@@ -97,7 +96,7 @@ class CheckpointFolder:
         finally:
             # A half-written checkpoint would keep a full disk full.
             temporary.unlink(missing_ok=True)
-        self._drop_all_but(step, best_step)
+        self._drop_all_but(step)
         return path
 
     def load_newest(self) -> SavedStep | None:
@@ -164,19 +163,11 @@ class CheckpointFolder:
             raise MachineError(f"rank {ranks.rank} on {socket.gethostname()} cannot use {path}; the first rank could")
         return checkpoint
 
-    def give_up_after(self, step: int) -> None:
-        """Delete the checkpoints after `step`, to roll back. If there are no others, the oldest is kept."""
-        for each in reversed(self.steps[1:]):
-            if each > step:
-                self._path(each).unlink(missing_ok=True)
-                _digest_path(self._path(each)).unlink(missing_ok=True)
-
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.pt"
 
-    def _drop_all_but(self, step: int, best_step: int | None) -> None:
-        reached = [each for each in self.steps if each <= step]
-        kept = {self._path(each) for each in reached if each == best_step or each in reached[-self.keep :]}
+    def _drop_all_but(self, step: int) -> None:
+        kept = [self._path(each) for each in self.steps if each <= step][-self.keep :]
         names = {name for path in kept for name in (path.name, _digest_path(path).name)}
         # In sorted order a checkpoint is deleted before its digest, so that it never exists without one.
         for path in sorted(self.folder.iterdir()):

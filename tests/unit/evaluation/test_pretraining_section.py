@@ -54,11 +54,10 @@ def test_alarms_stand_in_the_report_with_their_advice(facts: Facts) -> None:
 
     assert "Health: no alarm." in page([])
     alarm = {"kind": "spike", "step": 1240, "message": f"the loss rose {HOSTILE}", "advice": "Lower optimizer.lr."}
-    skipped = [{"step": 1580, "max_length": 64, "sequences": 1280}]
-    alarmed = page([alarm, {**alarm, "step": 1600, "rewound_to": 1500, "skipped": skipped}, *[alarm] * 30])
+    alarmed = page([alarm] * 32)
     assert HOSTILE not in alarmed and "no alarm" not in alarmed
     for said in (
         "Health: 32 alarms.", "1,240", "the loss rose &lt;script&gt;", "Lower optimizer.lr.",
-        "training rolled back to step 1,500 and skipped 1,280 sequences", "And 12 more, in health.jsonl.",
+        "And 12 more, in health.jsonl.",
     ):  # fmt: skip
         assert said in alarmed

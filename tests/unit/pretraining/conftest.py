@@ -1,7 +1,6 @@
 import pytest
 
 import pretraining_inputs
-from bertline.pretraining.probes import ValidationProbe
 
 
 @pytest.fixture(scope="session")
@@ -69,16 +68,3 @@ def make_shared(make_job):
     phases = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
     own = {"objective": pretraining_inputs.SHARED, "pretrain__phases": phases}
     return lambda run="run", **changes: make_job(run, **{**own, **changes})
-
-
-@pytest.fixture
-def validated(monkeypatch):
-    """Gives a run's validation other figures: a loss for each step."""
-
-    def give(losses):
-        probe = ValidationProbe.probe
-        monkeypatch.setattr(
-            ValidationProbe, "probe", lambda self, step: {**probe(self, step), "val/mlm_loss": losses[step]}
-        )
-
-    return give

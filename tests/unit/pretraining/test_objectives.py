@@ -9,7 +9,6 @@ import torch
 import tiny
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, read_json_lines
-from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.checkpoint import Checkpoint
 from bertline.pretraining.config import HealthConfig, PhaseConfig
@@ -100,7 +99,7 @@ def test_every_alarm_is_raised_at_the_baselines_alone_and_has_advice(objective):
         examples = {**KNOWN, "lengths": {"16": {}}}
         plan = Plan([PhaseConfig(steps=100, max_length=16, global_batch_size=8)], num_steps=100)
         monitor = HealthMonitor(HealthConfig(**{**HEALTH, "patience_steps": 10}), 0, objective, plan, examples)
-        others = {"train/loss": 1.0, "optim/grad_norm": 1.0, "perf/data_wait_fraction": 0.0}
+        others = {"train/loss": 1.0, "optim/grad_norm": 1.0, "optim/skipped_steps": 0, "perf/data_wait_fraction": 0.0}
         rows = {**others, **{f"train/{name}": average for name, average in averages.items()}}
         assert {alarm.kind for step in (5, 10) for alarm in monitor.take(step, rows)} == set(expected)
 
@@ -118,7 +117,6 @@ def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):
     model = load_masked_lm(job.result_folder)
     assert figures["num_parameters"] == sum(parameter.numel() for parameter in model.parameters())
     assert all(torch.equal(tensor, state["model"][name]) for name, tensor in model.state_dict().items())
-    assert read_manifest(job.result_folder, kind="pretrain", format_version=1)["best"]["val/mlm_loss"] > 0
     assert read_json_lines(job.mask_predictions_path)
 
 

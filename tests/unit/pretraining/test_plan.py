@@ -5,7 +5,7 @@ import pytest
 
 from bertline.foundation.errors import ConfigError
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.plan import Place, Plan, SkippedSequences, shuffled
+from bertline.pretraining.plan import Place, Plan, shuffled
 from bertline.training.devices import Ranks
 
 
@@ -22,24 +22,6 @@ def test_a_length_goes_on_where_an_earlier_phase_of_it_stopped():
     assert [plan.place(step).consumed for step in range(8)] == [0, 4, 8, 0, 2, 12, 20, 28]
     assert plan.place(10) == Place(phase=2, consumed=52, max_length=128, global_batch_size=8)
     assert (plan.lengths, Plan(PHASES, num_steps=3).lengths) == ((128, 512), (128,))  # those that are reached
-
-
-def test_passing_over_steps_of_two_lengths_moves_both_orders_on_by_what_those_steps_took():
-    plan = Plan(PHASES, num_steps=10)
-    jumps = plan.skipping(2, 7)
-    assert jumps == [
-        SkippedSequences(step=2, max_length=128, sequences=4 + 2 * 8),
-        SkippedSequences(step=2, max_length=512, sequences=4),
-    ]
-    plan.skipped = tuple(jumps)
-    assert [plan.place(step).consumed for step in range(8)] == [0, 4, 28, 4, 6, 32, 40, 48]
-
-
-def test_jumps_add_up():
-    plan = Plan(PHASES, num_steps=10)
-    plan.skipped = tuple(plan.skipping(1, 3))
-    plan.skipped += tuple(plan.skipping(1, 3))
-    assert [plan.place(step).consumed for step in range(3)] == [0, 4 + 16, 8 + 16]
 
 
 @pytest.mark.parametrize(("first_step", "end_step"), [(0, 10), (2, 6), (3, 5), (4, 4), (5, 9)])

@@ -1,28 +1,21 @@
-"""Probes of a run: held-out losses, the best step, and the guesses for fixed blanks."""
-
-import math
+"""Probes of a run: held-out losses, and the guesses for fixed blanks."""
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 
 import tiny
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json_lines
-from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.config import MaskPredictionsConfig, PhaseConfig
+from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe, mask_predictions_text
-from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.training import train_byte_bpe
-from bertline.training.checkpoints import CheckpointFolder
-from pretraining_inputs import assert_same_weights, losses_of
-from tiny import load_pretraining_model
+from pretraining_inputs import losses_of
 
 
 @pytest.fixture
@@ -71,91 +64,6 @@ def test_the_length_is_that_of_the_phase(losses, make_job):
     assert both.probe(6) == long.probe(1)
 
 
-PHASES = [
-    PhaseConfig(steps=20, max_length=16, global_batch_size=8),
-    PhaseConfig(steps=20, max_length=24, global_batch_size=8),
-]
-
-
-class Given:
-    """A validation with these losses."""
-
-    every_steps = 5
-
-    def __init__(self, losses):
-        self.losses = losses
-
-    def probe(self, step):
-        return {"val/mlm_loss": self.losses[step], "val/mlm_accuracy": 0.5}
-
-    def keep_up_to(self, step):
-        """Has no records."""
-
-
-@pytest.mark.parametrize(
-    ("losses", "expected"),
-    [
-        ({0: 1.0, 5: 4.0, 10: 3.0, 15: 3.5, 20: 3.0}, {"step": 10, "val/mlm_loss": 3.0, "max_length": 16}),
-        ({0: 1.0, 5: math.nan}, None),  # before the first step nothing was trained
-        ({5: 4.0, 10: math.nan, 15: math.inf}, {"step": 5, "val/mlm_loss": 4.0, "max_length": 16}),
-        ({20: 3.0, 25: 5.0, 30: 4.0, 35: 6.0}, {"step": 30, "val/mlm_loss": 4.0, "max_length": 24}),
-    ],
-)
-def test_the_lowest_loss_of_trained_steps_at_the_newest_length_is_the_best(losses, expected):
-    best = BestStep(Given(losses), Plan(PHASES, 40), judged_by="mlm_loss")
-    for step in losses:
-        assert best.probe(step)["val/mlm_loss"] is losses[step]
-    assert best.record == expected
-
-
-def weights_of(job, step):
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load(step).state["model"]
-
-
-def test_the_best_step_of_a_run_is_kept_and_its_model_is_beside_the_result(make_job, validated, capsys):
-    validated({0: 1.0, 10: 3.0, 20: 4.0, 30: 3.5})
-    job = make_job(pretrain__keep_checkpoints=1)
-    run_pretraining(job)
-    # No checkpoint was due after step 10 (they are every 8), but that was the best.
-    assert CheckpointFolder(job.checkpoints_folder, keep=1).steps == [10, 30]
-    assert_same_weights(load_pretraining_model(job.best_folder).state_dict(), weights_of(job, 10))
-    assert_same_weights(load_pretraining_model(job.result_folder).state_dict(), weights_of(job, 30))
-    manifest = read_manifest(job.result_folder, kind="pretrain", format_version=1)
-    assert manifest["best"] == {"step": 10, "val/mlm_loss": 3.0, "max_length": 16}
-    assert f"lowest (3.0000) after step 10; that model is in {job.best_folder}" in capsys.readouterr().out
-
-
-def test_where_the_last_step_is_the_best_the_result_is_all_there_is(make_job, validated):
-    validated({0: 1.0, 10: 3.0, 20: 2.0, 30: 1.5})
-    job = make_job(pretrain__keep_checkpoints=1)
-    run_pretraining(job)
-    assert CheckpointFolder(job.checkpoints_folder, keep=1).steps == [30]
-    assert not job.best_folder.exists()
-
-
-class Crash(pl.Callback):
-    """Ends the process's part in the run, unsaved, after a step."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_train_batch_end(self, trainer, module, *batch):
-        if module.finished_steps == self.step:
-            raise RuntimeError("crashed")
-
-
-def test_a_run_that_goes_on_knows_what_was_best_before(make_job, validated):
-    validated({0: 1.0, 10: 3.0, 20: 4.0, 30: 3.5})
-    job = make_job(pretrain__keep_checkpoints=1)
-    for step in (17, 25):
-        with pytest.raises(RuntimeError, match="crashed"):
-            run_pretraining(job, callbacks=[Crash(step)])
-    assert CheckpointFolder(job.checkpoints_folder, keep=1).steps == [10, 24]
-    run_pretraining(job)
-    assert CheckpointFolder(job.checkpoints_folder, keep=1).steps == [10, 30]
-    assert_same_weights(load_pretraining_model(job.best_folder).state_dict(), weights_of(job, 10))
-
-
 @pytest.fixture
 def make_probe(make_job, tmp_path):
     def make(*sentences: str) -> MaskPredictionProbe:
@@ -201,22 +109,6 @@ def test_the_blank_of_a_sentence_is_the_mask_of_any_tokenizer(make_probe):
     ids, position = probe._encode("the [MASK] sat.")
     assert ids[0, position] == probe.tokenizer.mask_id and (ids == probe.tokenizer.mask_id).sum() == 1
     assert ids[0, 0] == probe.tokenizer.cls_id and ids[0, -1] == probe.tokenizer.sep_id
-
-
-def test_the_text_for_people_holds_what_the_records_hold(make_probe, tmp_path):
-    probe = make_probe("the [MASK] sat.", "the cat [MASK].")
-    for step in (0, 5, 10):
-        probe.probe(step)
-    text = (tmp_path / "mask_predictions.txt").read_text()
-    assert text == mask_predictions_text(read_json_lines(tmp_path / "mask_predictions.jsonl"))
-    first, second = text.split("\n\n")
-    assert [line.split()[0] for line in first.splitlines()] == ["the", "10", "5", "0"]
-    assert second.startswith("the cat [MASK].")
-    with (tmp_path / "mask_predictions.jsonl").open("a") as handle:
-        handle.write('{"step": 15, "sent')  # torn by a kill
-    probe.keep_up_to(5)
-    text = (tmp_path / "mask_predictions.txt").read_text()
-    assert [line.split()[0] for line in text.split("\n\n")[0].splitlines()] == ["the", "5", "0"]
 
 
 def test_a_sentence_longer_than_the_model_is_an_error(make_probe):

@@ -99,12 +99,12 @@ def test_training_continues_while_a_checkpoint_is_written_and_the_last_one_is_wa
     begun_at, ended_at = {}, {}
     save = CheckpointFolder.save
 
-    def slow(folder, step, state, *, best_step):
+    def slow(folder, step, state):
         begun_at[step] = modules[0].finished_steps
         begun[step].set()
         if step == 16:
             wait_until(lambda: modules[0].finished_steps > 20)
-        path = save(folder, step, state, best_step=best_step)
+        path = save(folder, step, state)
         ended_at[step] = modules[0].finished_steps
         return path
 
@@ -138,7 +138,7 @@ class Modules(pl.Callback):
 
 
 def test_an_error_of_the_thread_that_writes_ends_training_at_the_next_step(make_job, monkeypatch):
-    def fail(folder, step, state, *, best_step):
+    def fail(folder, step, state):
         raise MachineError("the disk is full")
 
     monkeypatch.setattr(CheckpointFolder, "save", fail)

@@ -26,15 +26,13 @@ def found(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_best_is_kept_beside_the_newest_until_another_is_best(tmp_path):
+def test_the_newest_are_kept(tmp_path):
     folder = CheckpointFolder(tmp_path, keep=2)
-    for step, best_step in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
-        folder.save(step, state(step), best_step=best_step)
-    assert found(tmp_path) == files(2, 4, 5)
+    for step in (1, 2, 3):
+        folder.save(step, state(step))
+    assert found(tmp_path) == files(2, 3)
     assert folder.load(2).state["step"] == 2
-    folder.save(6, state(6), best_step=6)
-    assert found(tmp_path) == files(5, 6)
-    assert folder.load(2) is None
+    assert folder.load(1) is None
 
 
 def test_saving_clears_what_kills_left_half_written_and_nothing_else(tmp_path):
@@ -90,9 +88,9 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, capsys, damage
 
 
 def test_damaged_checkpoints_of_later_steps_do_not_push_out_whole_ones(tmp_path):
-    folder = CheckpointFolder(tmp_path, keep=2)
+    folder = CheckpointFolder(tmp_path, keep=3)
     for step in (10, 20, 30):
-        folder.save(step, state(step), best_step=10)
+        folder.save(step, state(step))
     DAMAGES["torn"](tmp_path / "step-00000020.pt")
     DAMAGES["torn"](tmp_path / "step-00000030.pt")
     assert folder.load_newest().step == 10
@@ -160,17 +158,6 @@ def test_what_could_not_be_loaded_again_is_not_saved(tmp_path, value):
     with pytest.raises(TypeError, match=r"state\['inner'\]\[1\] is a"):
         folder.save(2, {"inner": [0, value]})
     assert folder.load_newest().step == 1
-
-
-def test_a_course_that_is_given_up_leaves_the_checkpoints_before_it_or_else_the_oldest(tmp_path):
-    folder = CheckpointFolder(tmp_path, keep=4)
-    for step in (10, 20, 30, 40):
-        folder.save(step, state(step))
-    folder.give_up_after(25)
-    assert found(tmp_path) == files(10, 20)
-    folder.give_up_after(5)
-    assert folder.steps == [10]
-    CheckpointFolder(tmp_path / "none", keep=1).give_up_after(5)
 
 
 @pytest.mark.parametrize("part", ["model", "optimizer"])

@@ -141,7 +141,7 @@ class Objective(Checked):
     metrics: ClassVar[tuple[Metric, ...]] = (MLM_ACCURACY,)
     """Metrics besides the terms of the loss; the first is shown next to the loss where there is room for one."""
     judged_by: ClassVar[str] = MLM_LOSS.name
-    """Name of the loss term whose lowest held-out value marks the best step."""
+    """Name of the loss term that is the headline figure."""
     advice: ClassVar[Mapping[str, str]] = {
         "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the "
         "batch, try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), "

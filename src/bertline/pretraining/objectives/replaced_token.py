@@ -56,7 +56,7 @@ class ReplacedToken(Objective):
     distribution by a number that is a function of (seed, epoch, example, position), so a resumed run picks alike.
 
     Notes:
-        The best step is that of the generator's loss: the detector's rises while a better generator makes it harder.
+        The headline figure is the generator's loss: the detector's rises while a better generator makes it harder.
 
     Reference: Clark et al., ELECTRA (arXiv 2003.10555), section 2 and, for shared embeddings and sizes, 3.2.
     """

@@ -12,7 +12,7 @@ from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.dropout import mask_keys
 from bertline.pretraining.data import expanded
 from bertline.pretraining.plan import RowLayout
-from bertline.pretraining.probes import BestStep, MaskPredictionProbe
+from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
 from pretraining_inputs import NO_DROPOUT
 
@@ -25,7 +25,11 @@ TWO_LENGTHS = [
 @pytest.mark.parametrize("packing", ["on", "off"])
 @pytest.mark.parametrize(
     ("maker", "probe", "step"),
-    [("make_mlm", MaskPredictionProbe, 45), ("make_contrastive", BestStep, 30), ("make_shared", BestStep, 30)],
+    [
+        ("make_mlm", MaskPredictionProbe, 45),
+        ("make_contrastive", ValidationProbe, 30),
+        ("make_shared", ValidationProbe, 30),
+    ],
 )
 def test_it_resumes_to_the_same_bits(request, monkeypatch, maker, probe, step, packing):
     changes = {"runtime__packing": packing, "pretrain__phases": TWO_LENGTHS}
