@@ -19,7 +19,6 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from bertline.cli.inputs import with_suited_lengths
 from bertline.cli.overrides import (
     explain_failed_composition,
     quoted_where_needed,
@@ -47,7 +46,7 @@ def plain_content(composed: DictConfig) -> dict[str, Any]:
     try:
         missing = sorted(OmegaConf.missing_keys(composed))
         if not missing:
-            return with_suited_lengths(_without_left_out_tasks(OmegaConf.to_container(composed, resolve=True)))
+            return _without_left_out_tasks(OmegaConf.to_container(composed, resolve=True))
     except OmegaConfBaseException as error:
         cause: BaseException | None = error
         while cause is not None:  # an error of a resolver of ours (src/hydra_plugins) names the key and what to do

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from bertline.cli.choices import choices_at_stake, described, header, lasting_choices, saved_choices, without_choices
 from bertline.cli.composition import explaining, loaded, plain_content
-from bertline.cli.inputs import check_enough_text, check_start, with_suited_lengths
+from bertline.cli.inputs import check_enough_text, check_start
 from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, refuse_unused, with_saved_choices
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
@@ -70,7 +70,7 @@ def _configure(arguments: list[str]) -> None:
         show(overrides)
     elif "DVC_EXP_NAME" in os.environ:
         # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
-        present = with_suited_lengths(_present())
+        present = _present()
         write_atomically(PARAMS, masked(PARAMS.read_text(encoding="utf-8")))  # git tracks it
         write_params(present, {key: new for key, (_, new) in differences(composed([]), present).items()})
     else:

@@ -1,78 +1,23 @@
 """What the text and the checkpoint of a user mean for a configuration, before any stage runs."""
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bertline.config import PipelineConfig
-from bertline.corpus.document import SourceDocument, clean, duplicate_key, with_single_spaces
-from bertline.corpus.preparation import split_document
+from bertline.corpus.document import SourceDocument, clean, duplicate_key
 from bertline.corpus.reader import CorpusReader, documents_of
-from bertline.corpus.registry import CorpusConfig, NoCorpusConfig, named_errors, readers_of, texts_of
+from bertline.corpus.registry import NoCorpusConfig, named_errors, readers_of, texts_of
 from bertline.corpus.selection import MORE_DOCUMENTS
-from bertline.corpus.sentences.learned import counts_of_words, learn
 from bertline.demo.docstrings import PythonDocsCorpusConfig
-from bertline.examples.bounds import suited_lengths
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.formats import number_of
 from bertline.foundation.progress import silent
-from bertline.foundation.validation import validate
 from bertline.run.identity import at_hand
 from bertline.tokenization.config import ExistingTokenizerConfig, ExtendedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
-
-_MOST_CHARACTERS = 4_000_000  # of the beginning of a text are read for its lengths
-_DOCSTRINGS = (64, 64)
-_NOT_AT_HAND = (128, 512)
-"""Those of the paper, for text on a hub."""
-
-
-def with_suited_lengths(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return a composed configuration in which `examples.lengths: auto` has become numbers.
-
-    The shortest length of `pretrain.phases` becomes the short one that suits the text, all others the long one; their
-    steps and batches stay. The beginning of the text is read for it, so the same text gives the same lengths.
-    """
-    if mapping.get("examples", {}).get("lengths") != "auto":
-        return mapping
-    phases = mapping["pretrain"]["phases"]
-    shortest = min((phase["max_length"] for phase in phases), default=None)
-    longest = mapping["model"].get("max_position_embeddings", 512)
-    short, long = (min(length, longest) for length in _of_corpus(json.dumps(mapping["corpus"]), longest))
-    suited = [{**phase, "max_length": short if phase["max_length"] == shortest else long} for phase in phases]
-    return {
-        **mapping,
-        "examples": {**mapping["examples"], "lengths": sorted({phase["max_length"] for phase in suited})},
-        "pretrain": {**mapping["pretrain"], "phases": suited},
-    }
-
-
-@cache
-def _of_corpus(composed: str, longest: int) -> tuple[int, int]:
-    kinds: Any = CorpusConfig | NoCorpusConfig
-    corpus: Any = validate(kinds, json.loads(composed), where="corpus")
-    if corpus.kind == "none":
-        raise ConfigError("examples.lengths is auto, but there is no corpus (corpus.kind is none). Set it to [].")
-    sentences = getattr(corpus, "sentences", None)
-    if not isinstance(corpus, CorpusReader) or sentences is None:
-        return _DOCSTRINGS
-    if not all(text.is_here for text in texts_of(corpus)):
-        return _NOT_AT_HAND
-    with silent():  # the stage corpus says what is wrong with the text
-        sample: list[SourceDocument] = []
-        characters = 0
-        for document in documents_of(corpus):
-            sample.append(document)
-            characters += sum(map(len, document.paragraphs))
-            if characters >= _MOST_CHARACTERS:
-                break
-        texts = [with_single_spaces(paragraph) for document in sample for paragraph in document.paragraphs]
-        splitter, headings = sentences.splitter(learn(counts_of_words(texts))), sentences.headings
-        split = (split_document(document, splitter=splitter, headings=headings)[0] for document in sample)
-    return suited_lengths([document.sentences for document in split if document is not None], longest=longest)
 
 
 def check_enough_text(config: PipelineConfig) -> None:

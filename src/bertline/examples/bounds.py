@@ -5,13 +5,9 @@ off or unknown), after hours.
 """
 
 import hashlib
-import math
-import re
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import accumulate
 
 import numpy as np
 
@@ -19,44 +15,6 @@ from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.errors import DataError
 from bertline.tokenization.vocabulary import UNK
-
-_LENGTHS = (16, 32, 64, 128, 256, 512)
-# Chinese, Japanese and Korean characters are tokens of their own, or nearly.
-_OWN_TOKENS = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-
-
-def suited_lengths(documents: Sequence[Sequence[str]], *, longest: int) -> tuple[int, int]:
-    """Return the short and the long sequence length, in tokens, that suit a sample of documents, lists of sentences.
-
-    A short sequence holds two sentences of those that nine tenths of the text are in, so that a pair is not cut; a long
-    one holds whole documents of those that three quarters of the text are in. Both are powers of two, and equal where
-    documents are short. `longest` is the number of positions of the model.
-
-    >>> letters = [["We met in the old town again.", "It rained."]] * 9
-    >>> suited_lengths(letters, longest=512)
-    (32, 32)
-    >>> suited_lengths([letter * 50 for letter in letters], longest=256)
-    (32, 256)
-    """
-    documents_in_tokens = [[_num_tokens(sentence) for sentence in document] for document in documents]
-    pairs = [2 * tokens for document in documents_in_tokens for tokens in document]
-    short = _length_holding(pairs, 0.9, longest)
-    return short, max(short, _length_holding(list(map(sum, documents_in_tokens)), 0.75, longest))
-
-
-def _num_tokens(text: str) -> int:
-    """Return about how many tokens of a vocabulary of a few thousand a text has; of a larger one it has fewer."""
-    own = len(_OWN_TOKENS.findall(text))
-    return own + math.ceil((len(text) - own) / 3)
-
-
-def _length_holding(sizes: list[int], share: float, longest: int) -> int:
-    """Return the sequence length that wholly holds the parts, in tokens, which a share of the text is in."""
-    sizes = sorted(sizes)
-    largest = sizes[bisect_left(list(accumulate(sizes)), share * sum(sizes))] if sizes else 0
-    with_special = largest + 3  # [CLS] and two [SEP]
-    return min(longest, next((length for length in _LENGTHS if length >= with_special), _LENGTHS[-1]))
-
 
 FIGURES = (
     "duplicate_share", "fill", "truncated_share", "unknown_share", "unknown_character_share", "rare_share",

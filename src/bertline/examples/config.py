@@ -70,8 +70,7 @@ class ExamplesConfig(Checked):
     """Seed of the sentence pairs and of static masks."""
     lengths: tuple[Annotated[int, at_least(8)], ...]
     """Maximum sequence lengths in tokens, including [CLS] and both [SEP]; one set of shards per length. Empty if there
-    is no pretraining. `auto` in YAML or on the command line: a short and a long one that suit the text, for the phases
-    too."""
+    is no pretraining."""
     random_next_prob: Fraction | None
     """Fraction of pairs whose second segment comes from another document (0.5). None: no pairs; sequences are full
     sentences in one segment."""
