@@ -5,15 +5,13 @@ from __future__ import annotations
 import gzip
 import tempfile
 import unicodedata
-from collections import Counter
 from pathlib import Path
 
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.document import clean, duplicate_key
 from bertline.corpus.preparation import split_document
-from bertline.corpus.quality.cleaning import _BROKEN, _WORD, count_forms, divided_words, wanted_forms
 from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, counts_of_words, learn, nothing_learned
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
@@ -115,20 +113,3 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
     for document in found:
         prepared, _ = split_document(document, splitter=LearnedSplitter.of(nothing_learned()))
         assert prepared is None or all(sentence.encode() for sentence in prepared.sentences)
-
-
-TEXTS = st.text(alphabet="abÉßİ1_-\u2010\u00ad. \n\t\u00a0\u0301", max_size=60)
-
-
-@given(TEXTS)
-@example("a-b- ab- bb -\nab")
-@example("1a- bb _b-\n bb")
-def test_text_that_is_passed_over_has_no_divided_word(text: str) -> None:
-    assert len(divided_words(text)) == len(_BROKEN.findall(text))
-
-
-@given(st.lists(TEXTS, max_size=5))
-def test_the_same_words_are_counted_as_one_by_one(texts: list[str]) -> None:
-    wanted = wanted_forms(pair for text in texts for pair in divided_words(text)) | {"ab", "a-b", "i", "ss"}
-    words = Counter(word for text in texts for word in _WORD.findall(_BROKEN.sub(" ", text).casefold()))
-    assert count_forms(texts, frozenset(wanted)) == {word: count for word, count in words.items() if word in wanted}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from bertline.corpus.document import Dropped, SourceDocument, Split, clean, duplicate_key, key_of_folded
-from bertline.corpus.quality.cleaning import clean_document, read_plan
+from bertline.corpus.quality.cleaning import clean_document, read_repeated_lines
 from bertline.corpus.quality.contamination import contaminated, read_needles
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import KeyWriter
@@ -105,8 +105,8 @@ class Preparation:
     config: CorpusSettings
     knowledge: dict[str, Path]
     """Files of what each source says of its words, if sentences are learned."""
-    plan: Path | None
-    """File of `learn_cleaning`."""
+    repeated: tuple[Path, ...]
+    """Files of `find_repeated_lines`, if such lines are left out."""
     needles: Path | None
     """Folder of `write_needles`."""
 
@@ -118,8 +118,9 @@ class Preparation:
         if self.knowledge:
             knowledge = KNOWLEDGE.validate_json(self.knowledge[source].read_bytes())
         cleaning, documents = config.cleaning, read_source(folder)
-        if cleaning.fix_mojibake or cleaning.markup != "keep" or cleaning.learns:
-            documents = drops.run(partial(clean_document, config=cleaning, plan=read_plan(self.plan)), documents)
+        if cleaning.fix_mojibake or cleaning.join_hyphens or cleaning.markup != "keep" or self.repeated:
+            lines = read_repeated_lines(self.repeated)
+            documents = drops.run(partial(clean_document, config=cleaning, repeated=lines), documents)
         split = partial(
             split_document,
             splitter=config.sentences.splitter(knowledge),

@@ -46,17 +46,12 @@ class CleaningConfig(Checked):
     fix_mojibake: bool
     """Whether text that was decoded with a wrong encoding ("schÃ¶n") is decoded again, where ftfy finds it."""
     join_hyphens: bool
-    """Whether words that a hyphen divides at the end of a line are joined; the corpus says which are compounds."""
-    markup: Literal["keep", "say", "remove", "drop"]
-    """Left-over markup (templates, tags, entities, placeholders, empty brackets): not looked for, counted, removed, or
-    a reason to drop the document."""
+    """Whether words that a hyphen divides at the end of a line are joined; their document says which are compounds."""
+    markup: Literal["keep", "say", "remove"]
+    """Left-over markup (templates, tags, entities, placeholders, empty brackets): not looked for, counted, or removed.
+    """
     repeated_lines: Annotated[int, at_least(2)] | None
     """Number of documents from which a line that they share is dropped, wherever it occurs; null keeps all."""
-
-    @property
-    def learns(self) -> bool:
-        """Whether the corpus is read beforehand."""
-        return self.join_hyphens or self.repeated_lines is not None
 
 
 # Without slots: a class cannot have two bases with slots of their own, and those of corpora have a reader too.

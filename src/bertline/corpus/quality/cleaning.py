@@ -1,17 +1,13 @@
-"""The cleaning of text before it is split into sentences: what the corpus says of itself is learned first."""
+"""The cleaning of text before it is split into sentences."""
 
 import dataclasses
 import hashlib
 import html
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,121 +18,50 @@ from bertline.corpus.storage import Steps, num_partitions, partition, rows_betwe
 from bertline.foundation.engine import Counts
 
 # Words that a hyphen divides at the end of a line are joined; true compounds keep it.
-#
-# Which of the two a word is, the corpus says: "consid-\nered" is written "considered" elsewhere, "well-\nknown" is
-# written "well-known". The same holds for text whose lines were joined before it came here ("consid- ered"), where
-# nothing but such evidence changes anything: "pre- and post-war" stays.
 
 _SOFT_HYPHEN = "\u00ad"
 _LETTERS = r"[^\W\d_]"
-_BROKEN = re.compile(
-    rf"(?<![\w-])({_LETTERS}+(?:-{_LETTERS}+)*)([-\u2010\u00ad])([^\S\n]*\n\s*|[^\S\n]+)({_LETTERS}{{2,}}(?:-{_LETTERS}+)*)"
-)
-# Every match of `_BROKEN` contains a match of this pattern,
-# which starts at a rare character: most text is skipped fast.
-_HYPHEN_OF_BROKEN = re.compile(rf"[-\u2010\u00ad](?<={_LETTERS}.)\s+{_LETTERS}{{2}}")
 _WORD = re.compile(rf"{_LETTERS}+(?:-{_LETTERS}+)*")
+_DIVIDED = re.compile(rf"(?<![\w-])({_WORD.pattern})([-\u2010\u00ad])\s*\n\s*({_LETTERS}{{2,}}(?:-{_LETTERS}+)*)")
 # What stands between "pre-" and "post-war" in languages of the Latin alphabet: such a hyphen ends a word for good.
 _CONJUNCTIONS = "and or to nor und oder bis sowie et ou en of y o e i och og eller ja oraz lub"
 _SUSPENDING = frozenset(_CONJUNCTIONS.split())
 
 
-class Forms(NamedTuple):
-    """How often the corpus writes a divided word, where it is not divided."""
+def whole_words(paragraphs: Iterable[str]) -> frozenset[str]:
+    r"""Return the words that are not divided, in lower case.
 
-    joined: int
-    hyphenated: int
-    both_are_words: bool
-    """Whether each half occurs as a word of its own."""
-
-
-UNSEEN = Forms(0, 0, both_are_words=False)
-
-
-def divided_words(text: str) -> list[tuple[str, str]]:
-    r"""Return the halves of what may be divided words, in lower case.
-
-    >>> divided_words("He consid-\nered the well- known 20-\nyear-old")
-    [('consid', 'ered'), ('well', 'known')]
+    >>> sorted(whole_words(["He consid-\nered the well-known case"]))
+    ['case', 'he', 'the', 'well-known']
     """
-    found = _BROKEN.finditer(text) if _HYPHEN_OF_BROKEN.search(text) else ()
-    return [(match[1].casefold(), match[4].casefold()) for match in found]
+    return frozenset(word for text in paragraphs for word in _WORD.findall(_DIVIDED.sub(" ", text).casefold()))
 
 
-def _replaced(text: str, by: Callable[[re.Match[str]], str]) -> str:
-    return _BROKEN.sub(by, text) if _HYPHEN_OF_BROKEN.search(text) else text
+def join_hyphens(text: str, words: Container[str]) -> str:
+    r"""Join the words of a text that a hyphen divides at the end of a line.
 
+    A hyphen stays if the document has the word with it, or both halves as words (a compound), and not the joined word;
+    also before a capital.
 
-def wanted_forms(divided: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the words whose counts `forms_of` needs."""
-    return {form for left, right in divided for form in (left + right, f"{left}-{right}", left, right)}
+    Args:
+        words: The `whole_words` of the document.
 
-
-def count_forms(texts: Iterable[str], wanted: frozenset[str]) -> Counter[str]:
-    """Count words that are not divided."""
-    whole = "\n".join(_replaced(text, lambda _: " ") for text in texts)
-    words: Counter[str] = Counter()
-    for stretch, count in Counter(whole.casefold().split()).items():  # most recur, and no word goes on over white space
-        for word in (stretch,) if stretch.isalpha() else _WORD.findall(stretch):
-            if word in wanted:
-                words[word] += count
-    return words
-
-
-def forms_of(divided: Iterable[tuple[str, str]], counts: Mapping[str, int]) -> dict[str, Forms]:
-    """Return what is known of each divided word, by its halves with a space between."""
-    found = {}
-    for left, right in divided:
-        words = counts.get(left, 0) > 0 and counts.get(right, 0) > 0
-        forms = Forms(counts.get(left + right, 0), counts.get(f"{left}-{right}", 0), words)
-        if forms != UNSEEN:
-            found[f"{left} {right}"] = forms
-    return found
-
-
-def join_hyphens(text: str, forms: Mapping[str, Forms]) -> tuple[str, re.Match[str] | None]:
-    r"""Join the divided words of a text.
-
-    A word that the corpus writes both ways is joined if that is more frequent. One that it writes in no way is joined
-    at the end of a line, unless both halves are words (a rare compound) or the second one has a capital. Of two words
-    of which the second repeats the first and goes on ("fall- falling"), none is divided, and they stay as they are.
-
-    Returns:
-        The text, and the first place that was changed.
-
-    >>> forms = {"consid ered": Forms(9, 0, False), "well known": Forms(0, 3, True)}
-    >>> join_hyphens("It is consid-\nered well-\nknown, pre- and post-war.", forms)[0]
+    >>> join_hyphens("It is consid-\nered well-\nknown, pre- and post-war.", {"well-known"})
     'It is considered well-known, pre- and post-war.'
     """
-    first: list[re.Match[str]] = []
 
-    def whole(found: re.Match[str]) -> str:
-        between = _between(found, forms)
-        if between is None:
-            return found[0]
-        first.append(found)
-        return found[1] + between + found[4]
+    def whole(divided: re.Match[str]) -> str:
+        left, hyphen, right = divided.groups()
+        first, second = left.casefold(), right.casefold()
+        if hyphen == _SOFT_HYPHEN:
+            return left + right
+        if second in _SUSPENDING:
+            return divided[0]
+        is_compound = f"{first}-{second}" in words or (first in words and second in words)
+        keeps = not right.islower() or (is_compound and first + second not in words)
+        return f"{left}-{right}" if keeps else left + right
 
-    text = _replaced(text, whole)
-    return text, first[0] if first else None
-
-
-def _between(found: re.Match[str], forms: Mapping[str, Forms]) -> str | None:
-    """Return what belongs between the halves; None leaves the place as it is."""
-    left, hyphen, space, right = found.groups()
-    if hyphen == _SOFT_HYPHEN:
-        return ""
-    known = forms.get(f"{left.casefold()} {right.casefold()}", UNSEEN)
-    has_capital = not right.islower() and not (left.isupper() and right.isupper())
-    if known.joined > known.hyphenated and not has_capital:
-        return ""
-    if known.hyphenated:
-        return "-"
-    if "\n" not in space or right.casefold() in _SUSPENDING:
-        return None
-    if known.both_are_words and left.casefold() != right.casefold() and right.casefold().startswith(left.casefold()):
-        return None  # said twice, not divided: "to fall- falling, he saw it"
-    return "-" if known.both_are_words or has_capital else ""
+    return _DIVIDED.sub(whole, text)
 
 
 # Markup that a reader or an extractor left in the text: templates, placeholders of formulas, entities, tags.
@@ -252,57 +177,27 @@ def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
         before = text
 
 
-# Distinct divided words that the corpus is asked about, in about 300 MB; later ones count as unseen.
-_MOST_DIVIDED = 1_000_000
-_LINES, _REPEATED, _DIVIDED, _FORMS, _PLAN = "lines.npy", "repeated.npy", "divided.json", "forms.json", "plan.json"
+_LINES, _REPEATED = "lines.npy", "repeated.npy"
 
 ReadShard = Callable[[Path], Iterable[SourceDocument]]
 """Reads the documents of a shard, named by its folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningPlan:
-    """What was learned from the corpus."""
-
-    forms: dict[str, Forms]
-    repeated: frozenset[int]
-
-
-def learn_cleaning(config: CleaningConfig, steps: Steps, shards: Sequence[Path], read: ReadShard) -> Path | None:
-    """Read the corpus for what its cleaning needs: once, and once more for how divided words are written.
-
-    Returns:
-        The file of the plan, for `read_plan`; None if nothing is to be learned.
-    """
-    if not config.learns:
-        return None
-    survey = steps.run("survey", partial(_survey, config=config, read=read), shards, "repeated lines, divided words")
-    repeated: list[Path] = []
-    if config.repeated_lines is not None:
-        number = num_partitions(len(shards))
-        lines = [folder / _LINES for folder in survey.folders]
-        repeat = partial(_repeated, lines=lines, number=number, documents=config.repeated_lines)
-        repeated = [folder / _REPEATED for folder in steps.run("repeated_lines", repeat, range(number)).folders]
-    divided = [folder / _DIVIDED for folder in survey.folders]
-    count = partial(_count, divided=divided, read=read)
-    counts = steps.run("forms", count, shards if config.join_hyphens else (), "how divided words are written")
-    forms = [folder / _FORMS for folder in counts.folders]
-    (plan,) = steps.run("plan", partial(_learn, divided=divided, repeated=repeated), [tuple(forms)]).folders
-    return plan / _PLAN
+def find_repeated_lines(steps: Steps, shards: Sequence[Path], read: ReadShard, documents: int) -> tuple[Path, ...]:
+    """Find the lines that as many documents share; return files for `read_repeated_lines`."""
+    counted = steps.run("lines", partial(_count_lines, read=read), shards)
+    number = num_partitions(len(shards))
+    lines = [folder / _LINES for folder in counted.folders]
+    repeat = partial(_repeated, lines=lines, number=number, documents=documents)
+    return tuple(folder / _REPEATED for folder in steps.run("repeated_lines", repeat, range(number)).folders)
 
 
-def _survey(shard: Path, out: Path, *, config: CleaningConfig, read: ReadShard) -> Counts:
-    """Write the divided words of a shard, and in how many of its documents each line is; the task of a shard."""
-    divided: dict[tuple[str, str], None] = {}
+def _count_lines(shard: Path, out: Path, *, read: ReadShard) -> Counts:
+    """Write in how many documents of a shard each line is; the task of a shard."""
     keys: Counter[int] = Counter()
     for document in read(shard):
-        if config.join_hyphens:
-            for paragraph in document.paragraphs:
-                divided.update(dict.fromkeys(divided_words(paragraph)))
-        if config.repeated_lines is not None:
-            lines = {line for paragraph in document.paragraphs for _, line in judged_lines(paragraph)}
-            keys.update(set(map(line_key, lines)))
-    (out / _DIVIDED).write_text(json.dumps(list(divided)), encoding="utf-8")
+        lines = {line for paragraph in document.paragraphs for _, line in judged_lines(paragraph)}
+        keys.update(set(map(line_key, lines)))
     np.save(out / _LINES, np.array(sorted(keys.items()), dtype=np.uint64).reshape(-1, 2).T)
     return {}
 
@@ -315,74 +210,36 @@ def _repeated(index: int, out: Path, *, lines: Sequence[Path], number: int, docu
     return {}
 
 
-def _divided_in(files: Sequence[Path]) -> list[tuple[str, str]]:
-    pairs = ((left, right) for file in files for left, right in json.loads(file.read_bytes()))
-    return list(dict.fromkeys(islice(pairs, _MOST_DIVIDED)))
-
-
-def _count(shard: Path, out: Path, *, divided: Sequence[Path], read: ReadShard) -> Counts:
-    """Count how a shard writes divided words; the task of a shard."""
-    wanted = frozenset(wanted_forms(_divided_in(divided)))
-    counts: Counter[str] = Counter()
-    documents = iter(read(shard))
-    while batch := list(islice(documents, 1000)):
-        counts.update(count_forms((text for document in batch for text in document.paragraphs), wanted))
-    (out / _FORMS).write_text(json.dumps(counts), encoding="utf-8")
-    return {}
-
-
-def _learn(forms: tuple[Path, ...], out: Path, *, divided: Sequence[Path], repeated: Sequence[Path]) -> Counts:
-    counts: Counter[str] = Counter()
-    for file in forms:
-        counts.update(json.loads(file.read_bytes()))
-    lines = [key for file in repeated for key in np.load(file).tolist()]
-    plan = {"forms": forms_of(_divided_in(divided), counts), "repeated": lines}
-    (out / _PLAN).write_text(json.dumps(plan), encoding="utf-8")
-    return {}
-
-
-def read_plan(path: Path | None) -> CleaningPlan:
-    """Read what `learn_cleaning` wrote."""
-    if path is None:
-        return CleaningPlan({}, frozenset())
-    content = json.loads(path.read_bytes())
-    forms = {divided: Forms(*known) for divided, known in content["forms"].items()}
-    return CleaningPlan(forms, frozenset(content["repeated"]))
+def read_repeated_lines(files: Iterable[Path]) -> frozenset[int]:
+    """Return the keys (`line_key`) that `find_repeated_lines` wrote."""
+    return frozenset(key for file in files for key in np.load(file).tolist())
 
 
 def clean_document(
-    document: SourceDocument, *, config: CleaningConfig, plan: CleaningPlan
-) -> tuple[SourceDocument | None, list[Dropped]]:
+    document: SourceDocument, *, config: CleaningConfig, repeated: frozenset[int]
+) -> tuple[SourceDocument, list[Dropped]]:
     """Clean the paragraphs of a document; return it with everything to count."""
     changes: list[Dropped] = []
-    paragraphs = tuple(_cleaned(paragraph, config, plan, changes) for paragraph in document.paragraphs)
+    words = whole_words(document.paragraphs) if config.join_hyphens else frozenset()
+    paragraphs = tuple(_cleaned(paragraph, config, repeated, words, changes) for paragraph in document.paragraphs)
     changes = [change._replace(where=document.id) for change in changes]
-    if reasons := [change for change in changes if change.reason.startswith("documents/")]:
-        return None, reasons[:1]
-    if paragraphs == document.paragraphs:
-        return document, changes
     return dataclasses.replace(document, paragraphs=paragraphs), changes
 
 
-def _cleaned(text: str, config: CleaningConfig, plan: CleaningPlan, changes: list[Dropped]) -> str:
-    if plan.repeated:
-        repeated = {number: line for number, line in judged_lines(text) if line_key(line) in plan.repeated}
-        changes += (Dropped("lines/repeated", text=line) for line in repeated.values())
-        text = "\n".join(line for number, line in enumerate(text.split("\n")) if number not in repeated)
+def _cleaned(
+    text: str, config: CleaningConfig, repeated: frozenset[int], words: frozenset[str], changes: list[Dropped]
+) -> str:
+    if repeated:
+        left_out = {number: line for number, line in judged_lines(text) if line_key(line) in repeated}
+        changes += (Dropped("lines/repeated", text=line) for line in left_out.values())
+        text = "\n".join(line for number, line in enumerate(text.split("\n")) if number not in left_out)
     if config.fix_mojibake:
         text = _without_mojibake(text, changes)
-    if config.join_hyphens:
-        before = text
-        text, place = join_hyphens(text, plan.forms)
-        if place is not None:
-            changes.append(Dropped(f"{CHANGED}hyphens", text=excerpt(before, *place.span())))
+    if config.join_hyphens and (place := _DIVIDED.search(text)):
+        changes.append(Dropped(f"{CHANGED}hyphens", text=excerpt(text, *place.span())))
+        text = join_hyphens(text, words)
     if config.markup != "keep":
         spans = markup_in(text)
-        if spans and config.markup == "drop":
-            kind, place_of_it = next(iter(spans.items()))
-            note = kind.replace("_", " ")
-            changes.append(Dropped("documents/markup", text=excerpt(text, *place_of_it), note=note))
-            return text
         counted = CHANGED if config.markup == "remove" else MARKED
         changes += (Dropped(f"{counted}{kind}", text=excerpt(text, *place)) for kind, place in spans.items())
         if spans and config.markup == "remove":
