@@ -106,7 +106,6 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
         Path(folder, "a.txt").write_bytes(gzip.compress(content) if compressed else content)
         config = TextCorpusConfig(
             kind="text", path=folder, document=document, encoding=encoding, on_undecodable="skip", document_start=None,
-            on_markup="fail",
             min_document_characters=1, **COMMON,
         )  # fmt: skip
         found = list(read(config))

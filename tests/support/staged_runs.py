@@ -56,7 +56,7 @@ def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:
 def corpus_config(text: Path) -> Any:
     """Return a corpus of documents of a line each, in which everything is looked for."""
     return TextCorpusConfig(
-        kind="text", path=str(text), document="blank_line", document_start=None, encoding="utf-8", on_markup="fail",
+        kind="text", path=str(text), document="blank_line", document_start=None, encoding="utf-8",
         validation_fraction=0.1, split_seed=0, deduplicate="paragraph", min_document_characters=20,
         on_undecodable="fail", sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
         near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),

@@ -39,7 +39,7 @@ class Dropped(NamedTuple):
     """Something that a reader or a step leaves out (or changes), for the counts and samples of the stage."""
 
     reason: str
-    """As it is counted, such as `documents/too_short`, `paragraphs/heading` or `encodings/cp1252`."""
+    """As it is counted, such as `documents/too_short`."""
     where: str = ""
     """Id, or NAME:LINE."""
     text: str = ""

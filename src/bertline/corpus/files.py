@@ -16,16 +16,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
 import fsspec
 from backports import zstd
+from fsspec.implementations.local import LocalFileSystem
 
 from bertline.corpus.document import Dropped
 from bertline.foundation.errors import DataError
 from bertline.foundation.parallel import batches
 
-OnUndecodable = Literal["fail", "skip", "replace"]
+OnUndecodable = Literal["fail", "skip"]
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 TORN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 """What damaged compressed data raises. bz2 raises OSError without an error number: see `torn`."""
@@ -84,31 +85,27 @@ def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[
     with naming(place):
         system, root = fsspec.url_to_fs(place)
         is_folder = system.isdir(root)
-        if system.isfile(root):
-            shown, base, paths = place.rpartition("/")[0], root.rpartition("/")[0], [root]
-        elif is_folder:
-            shown, base, paths = place.rstrip("/"), root.rstrip("/"), system.find(root)
+        if is_folder:
+            base, paths = root.rstrip("/"), system.find(root)
         else:
-            shown, base = _without_magic(place), _without_magic(root)
-            paths = [path for path in system.glob(root) if system.isfile(path)]
+            base = "/".join(takewhile(lambda part: not glob.has_magic(part), root.split("/")[:-1]))
+            paths = [path for path in (root, *system.glob(root)) if system.isfile(path)]
         names = {path[len(base) :].lstrip("/"): path for path in paths}
         if is_folder:
             names = {name: path for name, path in names.items() if not any(one[0] == "." for one in name.split("/"))}
-        wanted = sorted(
-            name for name in names if not (is_folder and suffixes) or without_compression(name).endswith(suffixes)
-        )
-        parts = [Part(f"{shown}/{name}" if shown else name, name, *_state(system, names[name])) for name in wanted]
-    others = sorted(names.keys() - set(wanted))
+        wanted = [name for name in sorted(names) if not is_folder or without_compression(name).endswith(suffixes or "")]
+        parts = [Part(_address(system, names[name]), name, *_state(system, names[name])) for name in wanted]
     if not wanted:
-        kinds = f"files ending in {' or '.join(suffixes)} (or with {', '.join(COMPRESSED_SUFFIXES)} after it)"
-        besides = f"; it holds {len(others)} other files, such as {others[0]}" if others else ""
-        state = f"holds no {kinds if suffixes else 'files'}{besides}" if is_folder else "matches nothing"
+        expected = f"no file ending in {' or '.join(suffixes)}" if suffixes else "no file"
+        state = (
+            f"holds {expected} (or with {', '.join(COMPRESSED_SUFFIXES)} after it)" if is_folder else "matches nothing"
+        )
         raise DataError(f"corpus.path: {place!r} (in {Path.cwd()}) {state}. Put your text there, or name its place.")
-    return parts, [Dropped("files/other_suffix", name) for name in others]
+    return parts, [Dropped("files/other_suffix", name) for name in sorted(names.keys() - set(wanted))]
 
 
-def _without_magic(pattern: str) -> str:
-    return "/".join(takewhile(lambda part: not glob.has_magic(part), pattern.split("/")[:-1]))
+def _address(system: Any, path: str) -> str:
+    return path if isinstance(system, LocalFileSystem) else str(system.unstrip_protocol(path))
 
 
 def _state(system: Any, path: str) -> tuple[int, str]:
@@ -138,20 +135,11 @@ def refuse_changed(part: Part) -> None:
     """Check that a file is still as it was when the shards were planned.
 
     Raises:
-        DataError: It has changed, or is gone.
+        DataError: It has changed.
     """
     system, path = fsspec.url_to_fs(part.path)
-    if not part.version and not part.size:
-        return
-    try:
-        state = _state(system, path)
-    except OSError as error:
-        raise DataError(f"{part.path} is gone while it was read. Leave the text as it is, and run again.") from error
-    if state != (part.size, part.version):
-        raise DataError(
-            f"{part.path} has changed while it was read ({part.size:,} bytes are {state[0]:,}). Leave the text as it "
-            "is, and run again: what was made of other files is kept."
-        )
+    if _state(system, path) != (part.size, part.version):
+        raise DataError(f"{part.path} has changed while it was read. Leave the text as it is, and run again.")
 
 
 def shards_of(source: str, parts: Iterable[Part], shard_bytes: int) -> list[InputShard]:
@@ -171,11 +159,10 @@ def line_ranges(part: Part, range_bytes: int) -> list[Part]:
     with naming(part.path), _opened_file(part.path) as handle:
         for place in range(range_bytes, part.size - range_bytes // 2, range_bytes):
             bounds.append(_line_end(handle, max(place, bounds[-1])))
-    return [
-        replace(part, start=start, stop=stop, range_bytes=stop - start)
-        for start, stop in pairwise([*bounds, part.size])
-        if start < stop
-    ]
+    bounds = sorted({*bounds, part.size})
+    if len(bounds) == 2:  # of lines that long; read as a stream
+        return [part]
+    return [replace(part, start=start, stop=stop, range_bytes=stop - start) for start, stop in pairwise(bounds)]
 
 
 def _line_end(handle: IO[bytes], place: int) -> int:
@@ -204,34 +191,23 @@ def _opened_file(path: str) -> IO[bytes]:
 
 @contextmanager
 def opened(part: Part) -> Iterator[IO[bytes]]:
-    """Open the content of a part as a stream of bytes in bounded memory; compression is told by the first bytes."""
+    """Open the content of a part as a stream of bytes; compression is told by the first bytes."""
     with ExitStack() as stack:
         handle = stack.enter_context(_opened_file(part.path))
-        if part.stop is None and (kind := _compression(handle)) is not None:
+        if part.stop is not None:
+            yield _range(handle, part.start, part.stop)
+        elif (kind := _compression(handle)) is not None:
             yield stack.enter_context(_OPENERS[kind](handle))
-        elif size := (part.stop or part.size) - part.start:
-            handle.seek(part.start)
-            yield cast("IO[bytes]", io.BufferedReader(_Range(handle, size), 1 << 18))
         else:
             yield handle
 
 
-class _Range(io.RawIOBase):
-    """The next bytes of a file, up to a number; an object store may end before them."""
-
-    def __init__(self, handle: IO[bytes], left: int) -> None:
-        self._handle, self._left = handle, left
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._handle.read(min(len(buffer), self._left))
-        if self._left and not chunk:
-            raise OSError(errno.EIO, f"it ended {self._left:,} bytes early")
-        self._left -= len(chunk)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
+def _range(handle: IO[bytes], start: int, stop: int) -> io.BytesIO:
+    handle.seek(start)
+    content = handle.read(stop - start)
+    if len(content) < stop - start:
+        raise OSError(errno.EIO, f"it ended {stop - start - len(content):,} bytes early")
+    return io.BytesIO(content)
 
 
 def _compression(handle: IO[bytes]) -> str | None:
@@ -254,15 +230,6 @@ def without_compression(name: str) -> str:
     """
     name = name.lower()
     return next((name.removesuffix(ending) for ending in COMPRESSED_SUFFIXES if name.endswith(ending)), name)
-
-
-def archive_kind(part: Part) -> str | None:
-    """Return `tar` or `zip` for an archive of files, plain or compressed, whose members would be read as one text."""
-    with opened(part) as handle:
-        start = handle.read(512)
-    if start.startswith(b"PK\x03\x04"):
-        return "zip"
-    return "tar" if start[257:].startswith(b"ustar") else None
 
 
 def fault(part: Part, policy: OnUndecodable, reason: str, problem: str, fix: str) -> Dropped:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import InputShard, Part, find_files, naming, refuse_changed, shards_of
+from bertline.corpus.files import InputShard, OnUndecodable, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig
 from bertline.foundation.bad_rows import BadRows
@@ -97,10 +97,9 @@ class SourceSettings(Checked):
 class ReadingSettings(Checked):
     """Settings of everything that reads text."""
 
-    on_undecodable: Literal["fail", "skip", "replace"]
-    """How to handle what is not text, torn, or no usable row: fail with its place, skip and count the record or the
-    rest of the file, or replace the bytes that are not text by U+FFFD, which cleaning takes out, and count the lines.
-    """
+    on_undecodable: OnUndecodable
+    """How to handle what is not text, torn, or no usable row: fail with its place, or skip and count the record or the
+    rest of the file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +160,7 @@ class FilesReader(CorpusReader):
 
         Raises:
             DataError: A file cannot be read, or has changed since the plan, or (`on_undecodable: fail`) something in it
-                is damaged, too long or no text; the message names the first ten with file and line.
+                is damaged or no text; the message names the first ten with file and line.
         """
         bad_rows = BadRows("error", option="corpus.on_undecodable")
         for part in shard.parts:
@@ -171,11 +170,10 @@ class FilesReader(CorpusReader):
                     for item in self.read_part(part):
                         is_empty = False
                         yield from valid(item, bad_rows)
+                    refuse_changed(part)
             except Exception:
-                refuse_changed(part)  # which explains the error
-                bad_rows.end()  # as may an earlier fault
+                bad_rows.end()  # an earlier fault may explain the error
                 raise
-            refuse_changed(part)
             if is_empty and not part.start:
                 yield Dropped("files/empty", part.name)
         bad_rows.end()

@@ -113,18 +113,17 @@ def _bad_row(
 
 def _json_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> Iterator[NumberedRow | Dropped]:
     lines: Iterable[Line | Dropped] = read_lines(part, layout.encoding, policy, newline="\n")
-    if part.stop is None and (layout.format == "json" or _begins_array(part, layout.encoding)):
+    if layout.format == "json" and part.stop is None:
         lines = list(lines)
+        faults = [line for line in lines if isinstance(line, Dropped)]
         read = [line for line in lines if isinstance(line, Line)]
-        array = _json_array(part, "".join(line.text for line in read), policy)
-        if array is not None:
-            yield from (line for line in lines if isinstance(line, Dropped))
-            has_undecodable = any(line.undecodable for line in read)
-            for number, value in enumerate(array, start=1):
-                if has_undecodable and "\ufffd" in str(value):
-                    yield Dropped("documents/undecodable", f"{part.label}:{number}", str(value))
-                else:
-                    yield _json_object(part, number, policy, value, "")
+        values = _json_document(part, "".join(line.text for line in read))
+        if values is not None:
+            yield from faults
+            if any(line.undecodable for line in read):
+                yield Dropped("files/undecodable", part.name)
+                return
+            yield from (_json_object(part, number, policy, value, "") for number, value in enumerate(values, start=1))
             return
     for line in lines_with_text(part, lines):
         if isinstance(line, Dropped):
@@ -139,10 +138,19 @@ def _json_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> Iterat
                 yield _json_object(part, line.number, policy, value, line.text)
 
 
-def _begins_array(part: Part, encoding: str) -> bool:
-    lines = read_lines(part, encoding, "replace")
-    first = next((line.text.strip() for line in lines if isinstance(line, Line) and line.text.strip()), "")
-    return first.startswith("[")
+def _json_document(part: Part, content: str) -> list[Any] | None:
+    """Return the rows of a JSON file: its array, or that which its object has as `data` or `annotations`; None: the
+    file has a value a line."""
+    try:
+        whole = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        if getattr(error, "msg", "") == "Extra data":
+            return None
+        raise DataError(f"{part.path}:{getattr(error, 'lineno', 1)} is not JSON ({error}). Is it whole?") from error
+    for key in ("data", "annotations"):
+        if isinstance(whole, dict) and isinstance(whole.get(key), list):
+            return cast("list[Any]", whole[key])
+    return whole if isinstance(whole, list) else [whole]
 
 
 def _json_object(part: Part, number: int, policy: OnUndecodable, value: Any, text: str) -> NumberedRow | Dropped:
@@ -153,23 +161,6 @@ def _json_object(part: Part, number: int, policy: OnUndecodable, value: Any, tex
         return number, value
     problem = f"a JSON {type(value).__name__}, {str(value)[:60]!r}; each row must be one JSON object"
     return _bad_row(part, number, policy, "not_json", problem, text)
-
-
-def _json_array(part: Part, content: str, policy: OnUndecodable) -> list[Any] | None:
-    """Return the rows of a JSON file: its array, or that which its object has as `data` or `annotations`; None: the
-    file has a value a line, or is damaged and what can be read of its lines is kept."""
-    try:
-        whole = json.loads(content)
-    except RecursionError:
-        return None
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data" or policy != "fail":
-            return None
-        raise DataError(f"{part.path}:{error.lineno} is not JSON ({error.msg}). Is the file whole?") from error
-    for key in ("data", "annotations"):
-        if isinstance(whole, dict) and isinstance(whole.get(key), list):
-            return cast("list[Any]", whole[key])
-    return whole if isinstance(whole, list) else [whole]
 
 
 def _delimited_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> Iterator[NumberedRow | Dropped]:
@@ -184,8 +175,7 @@ def _delimited_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> I
                 waiting.append(line)
                 continue
             undecodable = undecodable or line.undecodable
-            # A line that is too long comes empty, and an empty one would be no row that can be counted.
-            yield "\ufffd\n" if line.undecodable and not line.text.strip() else line.text
+            yield line.text
 
     separator = layout.separator or ("\t" if layout.format == "tsv" else ",")
     rows: Iterable[tuple[int, int, list[Any]]]

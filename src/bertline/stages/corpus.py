@@ -28,12 +28,10 @@ class Corpus(Stage):
 
     def more_packages(self, config: Mapping[str, Any], task: str | None) -> Iterator[str]:
         corpus = config["corpus"]
-        of_kinds = {"python_docs": [PYTHON_DOCS], "hub": ["datasets"], "sources": ["datasets", "chardet"]}
+        of_kinds = {"python_docs": [PYTHON_DOCS], "hub": ["datasets"], "sources": ["datasets"]}
         yield from of_kinds.get(corpus["kind"], [])
         if value_at(corpus, "near_duplicates.threshold") is not None:
             yield from ("rensa", "numpy")
-        if corpus.get("encoding") == "auto":
-            yield "chardet"
         if value_at(corpus, "cleaning.fix_mojibake"):
             yield "ftfy"
 

@@ -33,8 +33,6 @@ class TaskData(Stage):
             yield PYTHON_DOCS
         if source == "hub":
             yield "datasets"
-        if value_at(config, f"tasks.{task}.source.encoding") == "auto":
-            yield "chardet"
         if value_at(config, f"tasks.{task}.kind") == "reranking":
             yield from ("bm25s", "scikit-learn")
 

@@ -15,7 +15,7 @@ COMMON = {
     "validation_fraction": 0.2, "split_seed": 0, "deduplicate": "document", "min_document_characters": 1,
     "on_undecodable": "fail", "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
 }  # fmt: skip
-PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
+PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8"}
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ TEXTS: dict[str, bytes] = {
     "good.txt": GOOD,
     "bad.txt": b"A good line.\nA caf\xe9 and\ttwo\x1bmarks.\n",
     "empty.txt": b"\n\n",
-    "page.txt": b"<!DOCTYPE html><html><body>A page.</body></html>",
     "torn.txt.gz": gzip.compress(b"".join(b"Torn %d.\n" % number for number in range(4000)), mtime=0)[:-20],
     "README": b"Read me.",
     "a.docx": b"PK",
@@ -38,12 +37,11 @@ def samples_of(tmp_path: Path, config: Any, files: dict[str, bytes]) -> dict[str
 
 
 def test_text_that_is_left_out_is_shown_with_its_place(text_config: Callable[..., Any], tmp_path: Path) -> None:
-    config = text_config(document="line", on_undecodable="skip", on_markup="skip")
+    config = text_config(document="line", on_undecodable="skip")
     found = samples_of(tmp_path, config, TEXTS)
 
     assert found["documents/undecodable"] == [("bad.txt:2", "A caf� and two�marks.")]
     assert found["files/empty"] == [("empty.txt", "")]
-    assert found["files/markup"] == [("page.txt", TEXTS["page.txt"].decode())]
     assert (
         found["files/torn"][0][0] == "torn.txt.gz" and "the gzip data is torn after line" in found["files/torn"][0][1]
     )

@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def text_source(path: Path, **changes: Any) -> dict[str, Any]:
-    fields = {"document": "line", "document_start": None, "encoding": "utf-8", "on_markup": "fail"}
+    fields = {"document": "line", "document_start": None, "encoding": "utf-8"}
     common = {"on_undecodable": "fail", "weight": 1.0, "language": None}
     return {"kind": "text", "path": str(path), **fields, **common, **changes}
 

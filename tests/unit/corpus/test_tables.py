@@ -144,22 +144,15 @@ def test_a_row_that_cannot_be_used_is_left_out_alone_and_counted_with_its_line(
             list(read(table_config(kind)))
 
 
-@pytest.mark.parametrize(
-    ("content", "read_texts", "reason"),
-    [
-        (b'[2024-01-01] start\n{"text": "Kept."}\n', ["Kept."], "not_json"),
-        (b'[{"text": "Kept."}, {"text": "torn', [], "not_json"),
-        (b'[{"text": "Kept."}, {"text": "\xff"}]', ["Kept."], "undecodable"),
-    ],
-)
-def test_what_begins_like_an_array_and_is_damaged_is_left_out_and_counted(
-    folder: Path, table_config: Make, content: bytes, read_texts: list[str], reason: str
+def test_a_json_array_is_read_and_one_with_undecodable_bytes_is_left_out_and_counted(
+    folder: Path, table_config: Make
 ) -> None:
-    (folder / "a.jsonl").write_bytes(content)
+    (folder / "a.json").write_bytes(b'[{"text": "Kept."}]')
+    (folder / "b.json").write_bytes(b'[{"text": "Kept."}, {"text": "\xff"}]')
     dropped: Counter[str] = Counter()
     found = read(table_config("jsonl", on_undecodable="skip"), dropped)
-    assert [one.paragraphs[0] for one in found] == read_texts
-    assert dropped == {f"documents/{reason}": 1}
+    assert [(one.id, one.paragraphs[0]) for one in found] == [("a.json:1", "Kept.")]
+    assert dropped["files/undecodable"] == 1
 
 
 def test_parquet_rows_are_documents(folder: Path, table_config: Make) -> None:

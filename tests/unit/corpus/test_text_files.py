@@ -97,26 +97,3 @@ def test_a_regular_expression_says_where_a_document_begins(folder: Path, text_co
         ("all.txt:3", ("First.", "More.")),
         ("all.txt:6", ("with a rest\nSecond.",)),
     ]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        '<?xml version="1.0"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><p>Call me.</p></text></TEI>',
-        '\n<doc id="1" url="x" title="Y">\nY\n\nText.\n</doc>',
-        "<!DOCTYPE html>\n<html><body>Text</body></html>",
-        "<p>One.</p>\n<p>Two.</p>\n",
-    ],
-)
-def test_markup_is_an_error_that_names_readers_or_counted_or_kept(
-    folder: Path, text_config: Make, content: str
-) -> None:
-    (folder / "novel.xml").write_text(content)
-    place = f"{folder}/*.xml"
-    dropped: Counter[str] = Counter()
-
-    with pytest.raises(DataError, match=r"novel.xml: markup.*corpus=xml, TEI with corpus=tei"):
-        list(read(text_config(path=place)))
-    assert list(read(text_config(path=place, on_markup="skip"), dropped)) == []
-    assert dropped == {"files/markup": 1}
-    assert len(list(read(text_config(path=place, on_markup="keep")))) == 1

@@ -59,7 +59,7 @@ def build(tmp_path: Path, *, num_workers: int = 1) -> Path:
     copy = f"Pub.\n\nL.\n\nThe law number 29 <b>applies</b> & holds for {' '.join(_cases(29))} some cases."
     (tmp_path / "text" / "42.txt").write_text(copy)
     config = TextCorpusConfig(
-        kind="text", path=str(tmp_path / "text"), document="file", document_start=None, on_markup="fail",
+        kind="text", path=str(tmp_path / "text"), document="file", document_start=None,
         encoding="utf-8", validation_fraction=0.2,
         split_seed=0, deduplicate="document", min_document_characters=20, on_undecodable="fail",
         sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
@@ -87,7 +87,7 @@ def test_the_page_is_the_same_however_many_processes_made_the_corpus_and_whereve
 
 def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Path) -> None:
     """A large source with many short documents, and small ones with one each, two of them in one language."""
-    settings = {"kind": "text", "document": "line", "document_start": None, "encoding": "utf-8", "on_markup": "fail",
+    settings = {"kind": "text", "document": "line", "document_start": None, "encoding": "utf-8",
                 "on_undecodable": "fail", "weight": 1.0}  # fmt: skip
     sources = {}
     for number, name in enumerate(("wiki", "novels1", "novels2")):

@@ -60,18 +60,18 @@ _WITHOUT_MEANING = {
 }
 _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its search; export computes nothing with it
 # Modules that a stage imports for one thing hold others: rows are read by the part of a kind that also builds them
-# (`datasets`, a search), a task of docstrings knows the readers of a corpus (chardet), devices know Lightning, and
+# (`datasets`, a search), devices know Lightning, and
 # tokenizers nanotoken, with which examples alone are encoded.
 _ELSEWHERE = {
     "corpus": {"numpy", "pandas"},
     "tokenizer": {"datasets", "nanotoken", "numpy", "pandas"},  # pandas adds up the figures of a page
     # Methods that make no rows import three; pandas reads sheets of Excel alone.
-    "task_data": {"chardet", "faiss-cpu", "nanotoken", "pandas", "scipy", "torch"},
+    "task_data": {"faiss-cpu", "nanotoken", "pandas", "scipy", "torch"},
     "examples": {"datasets"},  # shows examples to people
-    "pretrain": {"chardet", "datasets", "nanotoken"},
-    "sweep": {"chardet", "datasets", "nanotoken", "pandas"},
-    "export": {*_SEARCH, "chardet", "datasets", "nanotoken", "pytorch-lightning"},
-    "evaluate": {*_SEARCH, "datasets", "chardet", "nanotoken", "pytorch-lightning"},
+    "pretrain": {"datasets", "nanotoken"},
+    "sweep": {"datasets", "nanotoken", "pandas"},
+    "export": {*_SEARCH, "datasets", "nanotoken", "pytorch-lightning"},
+    "evaluate": {*_SEARCH, "datasets", "nanotoken", "pytorch-lightning"},
 }
 
 

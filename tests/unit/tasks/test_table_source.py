@@ -39,14 +39,13 @@ def tables(tmp_path):
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(csv_text.encode()))
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
     (tmp_path / "rows.json").write_text(f"\ufeff\n{json.dumps(ROWS, indent=2)}\n")
-    (tmp_path / "array.jsonl").write_text(json.dumps(ROWS))
     (tmp_path / "lines.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "object.json").write_text(json.dumps({"schema": {}, "data": ROWS}))
     (tmp_path / "rows.json.gz").write_bytes(gzip.compress(json.dumps(ROWS).encode()))
     return tmp_path
 
 
-TABLES = ["rows.csv", "rows.tsv", "rows.jsonl", "rows.csv.gz", "rows.parquet", "rows.json", "array.jsonl", "lines.json"]
+TABLES = ["rows.csv", "rows.tsv", "rows.jsonl", "rows.csv.gz", "rows.parquet", "rows.json", "lines.json"]
 
 
 @pytest.mark.parametrize("name", [*TABLES, "object.json", "rows.json.gz"])
@@ -119,7 +118,7 @@ def damaged(tmp_path, name, content, **changes):
         ("e.csv", b"a,b\n1,2\n1,\xe9\n", 3, "byte 0xe9 at character 3 is not utf-8 text"),
         ("f.jsonl", b'{"a": 1}\n\n{"a": \n', 3, "not JSON"),
         ("g.jsonl", b'{}\n["a"]\n', 2, "JSON list"),
-        ("i.json", b'[{"a": 1},\n{"a": 2}', 2, "Is the file whole?"),
+        ("i.json", b'[{"a": 1},\n{"a": 2}', 2, "Is it whole?"),
         ("j.json", b'[{"a": 1}, 3]', 2, "JSON int"),
         ("h.csv", b"a,a\n1,2\n", 1, "'a' twice"),
     ],

@@ -10,10 +10,6 @@ CHANGED = "changed_paragraphs/"
 """Counts of paragraphs whose text was changed, by how."""
 MARKED = "marked_paragraphs/"
 """Counts of paragraphs with left-over markup that stays, by kind."""
-# Counts of files in another encoding than UTF-8, and of lines that stay with U+FFFD.
-_CONVERTED, _KEPT = "converted_files/", "kept_lines/"
-# What readers report under a name that sounds as if it was dropped.
-_TOLD = {"lines/replaced": f"{_KEPT}replaced"}
 
 DROPS_NAME = "drops.json"
 """File of the corpus with the content of `Drops`."""
@@ -29,7 +25,7 @@ Step = Callable[[Before], tuple[After | None, Iterable[Dropped]]]
 
 def is_no_drop(reason: str) -> bool:
     """Return whether text that is counted under a reason stays in the corpus, changed or as it is."""
-    return reason.startswith((CHANGED, MARKED, _CONVERTED, _KEPT))
+    return reason.startswith((CHANGED, MARKED))
 
 
 def excerpt(text: str, start: int, end: int) -> str:
@@ -46,9 +42,8 @@ class Drops:
 
     def add(self, dropped: Dropped) -> None:
         """Count something, and keep it as a sample if there are few of its reason and none with its text."""
-        reason = _TOLD.get(dropped.reason, dropped.reason.replace("encodings/", _CONVERTED))
-        self.counts[reason] += dropped.count
-        samples = self.samples[reason]
+        self.counts[dropped.reason] += dropped.count
+        samples = self.samples[dropped.reason]
         if len(samples) == NUM_SAMPLES:
             return
         text = _readable(dropped.text)
@@ -104,11 +99,10 @@ def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def manifest_of_drops(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Return the counts as the manifest has them: `dropped`, and if there are any, `encodings` and `changed`."""
+    """Return the counts as the manifest has them: `dropped`, and if there are any, `changed`."""
     parts: dict[str, dict[str, int]] = {"dropped": {}}
     for reason, count in counts.items():
-        part = "changed" if reason.startswith((CHANGED, MARKED)) else "encodings" if is_no_drop(reason) else "dropped"
-        parts.setdefault(part, {})[reason.removeprefix(_CONVERTED)] = count
+        parts.setdefault("changed" if is_no_drop(reason) else "dropped", {})[reason] = count
     return parts
 
 

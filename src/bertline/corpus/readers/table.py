@@ -15,7 +15,14 @@ from typing import Literal
 from bertline.corpus import files
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.reader import CorpusReader, FilesReader, ReadingSettings, valid
-from bertline.corpus.tables import NumberedRow, TableLayout, check_delimiting, parquet_file, rows_of_table
+from bertline.corpus.tables import (
+    NumberedRow,
+    TableLayout,
+    check_delimiting,
+    format_by_name,
+    parquet_file,
+    rows_of_table,
+)
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.checked import UserPathOrHubName
 from bertline.foundation.errors import DataError
@@ -92,7 +99,7 @@ class TableReader(RowsReader, FilesReader):
 
     kind: Literal["jsonl", "csv", "parquet"]
     encoding: str = "utf-8"
-    """Character encoding of JSONL and CSV files; `auto` detects that of each file."""
+    """Character encoding of JSONL and CSV files."""
     separator: str | None = None
     """Separator of the fields of CSV files; None: a tab in `.tsv` files, else a comma."""
     quoting: bool = True
@@ -121,9 +128,9 @@ class TableReader(RowsReader, FilesReader):
 
     def read_part(self, part: files.Part) -> Iterator[SourceDocument | Dropped]:
         """See `FilesReader.read_part`."""
-        is_tab = files.without_compression(part.name).endswith(".tsv")
+        named = format_by_name(part.name)
         layout = TableLayout(
-            format="tsv" if self.kind == "csv" and is_tab else self.kind,
+            format=named if named is not None and f".{named}" in self.endings else self.kind,
             header=True,
             quoting=self.quoting,
             encoding=self.encoding,

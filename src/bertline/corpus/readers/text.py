@@ -3,18 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import Part, fault, line_ranges, lines_before, paragraphs_of
-from bertline.corpus.lines import MARKUP, Line, lines_with_text, read_lines
+from bertline.corpus.files import Part, line_ranges, lines_before, paragraphs_of
+from bertline.corpus.lines import Line, lines_with_text, read_lines
 from bertline.corpus.reader import FilesReader
 from bertline.foundation.errors import DataError
 
 _MAX_DOCUMENT_CHARACTERS = 200_000_000
-_LINES_LOOKED_AT = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,9 +30,7 @@ class TextReader(FilesReader):
     """Regular expression that a line has where a document begins. The match is left out of the text, unless it is a
     lookahead."""
     encoding: str
-    """Character encoding of the files; `auto` detects that of each file."""
-    on_markup: Literal["fail", "skip", "keep"]
-    """How to handle a file that is markup (XML, HTML): fail with its name, skip and count it, or keep it as text."""
+    """Character encoding of the files."""
 
     def check(self) -> None:
         """Raise ValueError for a beginning of documents that is not one."""
@@ -59,19 +56,6 @@ class TextReader(FilesReader):
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
         """See `FilesReader.read_part`."""
         lines = read_lines(part, self.encoding, self.on_undecodable)
-        if self.on_markup != "keep" and not part.start:
-            start = list(islice(lines, _LINES_LOOKED_AT))
-            lines = chain(start, lines)
-            beginning = "\n".join(line.text for line in start)
-            if MARKUP.match(beginning):
-                if self.on_markup == "fail":
-                    raise DataError(
-                        f"{part.path}: markup, not plain text; its tags would become words. Read XML with corpus=xml, "
-                        "TEI with corpus=tei, the output of WikiExtractor with corpus=wikiextractor; convert HTML. Or "
-                        "set corpus.on_markup=skip to leave such files out, counted, or keep to take the tags as text."
-                    )
-                yield Dropped("files/markup", part.name, beginning)
-                return
         if self.document == "line":
             for line in lines_with_text(part, lines):
                 if isinstance(line, Dropped):
@@ -101,7 +85,7 @@ class TextReader(FilesReader):
         texts: list[str] = []
         first: int | None = None
         characters = 0
-        reason = place = shown = ""
+        undecodable: Line | None = None
         for line in lines:
             if isinstance(line, Dropped):
                 yield line
@@ -112,22 +96,16 @@ class TextReader(FilesReader):
             if first is None and text.strip():
                 first = line.number
             characters += len(text)
-            if line.undecodable:
-                reason = "undecodable"
-            elif characters > _MAX_DOCUMENT_CHARACTERS and not reason:
-                reason = "too_long"
-                if self.on_undecodable == "fail":
-                    begun = lines_before(part) + (first or line.number)
-                    problem = f"line {begun} begins a document of over {_MAX_DOCUMENT_CHARACTERS:,} characters"
-                    fix = "Set corpus.document=blank_line, line or regex"
-                    yield fault(part, "fail", "documents/too_long", problem, fix)
-            if not reason:
-                texts.append(text)
-            elif not place:
-                place, shown = f"{part.label}:{line.number}", text
-                texts.clear()
-        if reason:
-            yield Dropped(f"documents/{reason}", place, shown)
+            if characters > _MAX_DOCUMENT_CHARACTERS:
+                raise DataError(
+                    f"{part.path}:{lines_before(part) + (first or line.number)}: a document of over "
+                    f"{_MAX_DOCUMENT_CHARACTERS:,} characters. Set corpus.document=blank_line, line or regex."
+                )
+            if line.undecodable and undecodable is None:
+                undecodable = line
+            texts.append(text)
+        if undecodable is not None:
+            yield Dropped("documents/undecodable", f"{part.label}:{undecodable.number}", undecodable.text)
         elif paragraphs := tuple(paragraphs_of(texts)):
             name, group = (part.name, part.name) if self.document == "file" else (f"{part.label}:{first}", "")
             yield SourceDocument(name, group, paragraphs)
