@@ -48,8 +48,8 @@ from slurm_cluster import Settings, SlurmCluster
 from slurm_workspace import Workspace
 
 EXPERIMENT = "chaos"
-# `.NAME.HEX` of files.write_atomically, `.partial` folders, half checkpoints.
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{6,}|.*\.part|\.partial")
+# `.NAME.RANDOM` of foundation/files.py, half checkpoints.
+_UNFINISHED = re.compile(r"\..*\.[0-9a-z_]{8}|.*\.part")
 Point = tuple[str, int]
 """Key and step of a metric."""
 SETTINGS = Settings(networks=True, requeue_delay_s=5, kill_wait=2, node_timeout_s=60)

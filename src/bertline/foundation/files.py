@@ -10,21 +10,18 @@ import glob
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
-from bertline.foundation.errors import ArtifactError, BertlineError, DataError, MachineError
+from bertline.foundation.errors import ArtifactError, MachineError
 
 _RANDOM_CHARACTERS = 8  # added to the name of a temporary file, as tempfile does for a folder
-_PARTIAL = ".partial"
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-_LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
 # Numbers of the errors with which a file system says that it has no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _OF_A_PLACE = (
@@ -163,18 +160,14 @@ def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
     """Return a JSON value from a cache file, or compute it with `make` and write it there, if that
     is possible.
 
-    The file is rewritten if it has another `made_of`, the digest of what the value depends on, or
-    was damaged.
+    The file is rewritten if it has another `made_of`, the digest of what the value depends on.
     """
-    with suppress(OSError, ValueError):
-        first, _, payload = path.read_bytes().partition(b"\n")
-        if first.decode() == f"{made_of} {hashlib.sha256(payload).hexdigest()}":
-            return json.loads(payload.decode("utf-8", "surrogatepass"))
+    with suppress(OSError, ValueError, LookupError):
+        if (kept := json.loads(path.read_bytes()))["made_of"] == made_of:
+            return kept["value"]
     value = make()
-    # Not as escapes: two escaped lone surrogates would be read back as one character.
-    payload = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     with suppress(MachineError):
-        write_atomically(path, f"{made_of} {hashlib.sha256(payload).hexdigest()}\n".encode() + payload)
+        write_atomically(path, json.dumps({"made_of": made_of, "value": value}))
     return value
 
 
@@ -182,103 +175,20 @@ def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
 def folder_written_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `target` when the block ends without an error.
 
-    It is in `.partial` in the first folder of a relative path (`artifacts/.partial` for
-    `artifacts/sweep/cola`), so never inside a folder that is read as a whole; for an absolute path,
-    next to `target`. The swap is two renames; if the process is killed, the next write completes it
-    or removes the temporary folder (see `tidy_partial`).
+    It lies next to `target` under a hidden name, and so does what a killed writer leaves, which
+    `drop_leftovers` removes.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        tidy_partial(target)
-        place, lock = _claimed_place(target)
-        with lock:
-            try:
-                yield place / _NEW
-                _swap(place, target)
-            finally:
-                _remove(place)
-                with suppress(OSError):  # others write there
-                    place.parent.rmdir()
-
-
-def tidy_partial(target: Path) -> None:
-    """Clean up temporary folders of killed writers in the `.partial` folder that `target` uses.
-
-    An interrupted swap is completed, because its new folder is complete. All other folders are
-    incomplete and are removed. A running writer holds a lock, which the kernel releases when its
-    process ends; its folder is not touched.
-    """
-    partial = _partial_folder(target)
-    places: list[Path] = []
-    with suppress(FileNotFoundError, NotADirectoryError):  # the last writer removes the folder
-        places = list(partial.iterdir())
-    for place in places:
-        # An OSError here means that another process uses this folder, or that it belongs to another
-        # user.
-        with suppress(OSError), (place / _LOCK).open("a") as lock:
-            if not lock_file(lock):
-                continue
-            # Removal deletes _TARGET first, so a folder whose removal was interrupted is never
-            # completed.
-            if all((place / part).exists() for part in (_OLD, _NEW, _TARGET)):
-                cut_in_two = partial.parent / (place / _TARGET).read_text(encoding="utf-8")
-                if not cut_in_two.exists():
-                    cut_in_two.parent.mkdir(parents=True, exist_ok=True)
-                    (place / _NEW).rename(cut_in_two)
-            _remove(place)
-    with suppress(OSError):
-        partial.rmdir()
-
-
-def _partial_folder(target: Path) -> Path:
-    first = Path(target.parts[0])
-    has_first = not target.is_absolute() and first not in (target, Path(".."))
-    if has_first and first.exists():
-        parent = next(path for path in target.parents if path.exists())
-        if parent.stat().st_dev == first.stat().st_dev:  # a rename works only within one file system
-            return first / _PARTIAL
-    return target.parent / _PARTIAL
-
-
-def _claimed_place(target: Path) -> tuple[Path, TextIO]:
-    """Create a temporary folder, and the lock that shows that its writer is running."""
-    partial = _partial_folder(target)
-    while True:
-        if partial.is_file() or (partial.is_symlink() and not partial.exists()):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(partial))
-        # Until the lock is held, another process may remove the folder: then this tries again. The
-        # removal can also happen within mkdir, between its two checks that the path exists and that
-        # it is a folder.
-        with suppress(FileNotFoundError, FileExistsError):
-            partial.mkdir(parents=True, exist_ok=True)
-            place = Path(tempfile.mkdtemp(dir=partial, prefix=f"{target.name}."))
-            lock = (place / _LOCK).open("a")
-            if lock_file(lock) is False:
-                lock.close()
-                continue
-            (place / _TARGET).write_text(os.path.relpath(target, partial.parent), encoding="utf-8")
-            (place / _NEW).mkdir()
-            return place, lock
-
-
-def _swap(place: Path, target: Path) -> None:
-    """Move `target` to `place / _OLD`, and `place / _NEW` to `target`; undo the first move if the
-    second fails."""
-    if target.exists():
-        target.rename(place / _OLD)
-    try:
-        (place / _NEW).rename(target)
-    except OSError:
-        if (place / _OLD).exists():
-            (place / _OLD).rename(target)
-        raise
-
-
-def _remove(place: Path) -> None:
-    """Remove a temporary folder, `_TARGET` first, so that no process completes a partially removed
-    folder."""
-    (place / _TARGET).unlink(missing_ok=True)
-    shutil.rmtree(place, ignore_errors=True)
+        with tempfile.TemporaryDirectory(
+            dir=target.parent, prefix=f".{target.name}.", ignore_cleanup_errors=True
+        ) as place:
+            new = Path(place, "new")
+            new.mkdir()
+            yield new
+            if target.exists():
+                target.rename(Path(place, "old"))
+            new.rename(target)
 
 
 def drop_leftovers(target: Path) -> None:
@@ -287,7 +197,6 @@ def drop_leftovers(target: Path) -> None:
     Only the sole writer of `target` may call this, before it writes: temporary files of a running
     writer look the same.
     """
-    tidy_partial(target)
     for path in target.parent.glob(f".{glob.escape(target.name)}.{'?' * _RANDOM_CHARACTERS}"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -342,13 +251,8 @@ def cannot_write(path: object, error: OSError, what: str = "written") -> str:
     )
 
 
-def plain_error(error: Exception) -> BertlineError | None:
-    """Return what a person can fix about an error of the system: a place to write, a name; None for
-    any other error."""
-    if isinstance(error, UnicodeEncodeError):
-        names = [part for part in re.split('[\\0\n"]', error.object) if re.search("[\udc80-\udcff]", part)]
-        no_utf8 = "is the name of a file, and no UTF-8, as on old disks and in zips. Rename it (convmv)."
-        return DataError(f"{os.fsencode(names[0][:200])!r} {no_utf8}") if names else None
+def plain_error(error: Exception) -> MachineError | None:
+    """Return what a person can fix about a place to write; None for any other error."""
     if not isinstance(error, OSError) or error.errno not in _OF_A_PLACE:
         return None
     return MachineError(cannot_write(error.filename or "a file", error, "used"))

@@ -287,7 +287,6 @@ def open_stage(
     """
     opened_s, under_dvc = time.monotonic(), provenance.running_under_dvc()
     stage, task = stage_named(name), composed.get("task_name")
-    files.tidy_partial(METRICS)  # what killed stages left behind may be an input
     if under_dvc:  # DVC runs one stage at a time; by hand nothing is written there
         files.drop_leftovers(stage.output_of(task))
     config = sections_in(composed)
