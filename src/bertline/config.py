@@ -159,6 +159,8 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
         )
     batch_sizes = [phase.global_batch_size for phase in config.pretrain.phases]
     yield from objective.problems(dataclasses.asdict(config.examples), batch_sizes, model=config.model, num_ranks=1)
+    if getattr(config.corpus, "validation_fraction", None) == 0:
+        yield "corpus.validation_fraction is 0, but examples need text for validation. Set it above 0, such as 0.02."
     longest = config.model.max_position_embeddings
     for index, length in enumerate(config.examples.lengths):
         if length > longest:

@@ -137,6 +137,7 @@ PHASE = "max_length: 64, global_batch_size: 8"
         # Several at once.
         (["+model.a=1", "+optimizer.b=2"], r"(?s)model\.a.*optimizer\.b"),
         # Rules between sections.
+        (["corpus=text", "corpus.validation_fraction=0"], r"corpus\.validation_fraction is 0, .* above 0"),
         (["examples.lengths=[1024]"], r"examples\.lengths\[0\] is 1024.*positions for 512"),
         (["examples.lengths=[128]"], r"pretrain\.phases\[0\]\.max_length is 64.*\[128\]"),
         (["schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),

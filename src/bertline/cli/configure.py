@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from bertline.cli.choices import choices_at_stake, described, header, lasting_choices, saved_choices, without_choices
 from bertline.cli.composition import explaining, loaded, plain_content
-from bertline.cli.inputs import check_enough_text, check_start
+from bertline.cli.inputs import check_start
 from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, refuse_unused, with_saved_choices
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
@@ -103,7 +103,6 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
         )
     check_data(config)
     check_start(config)
-    check_enough_text(config)
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
         Path(folder).mkdir(parents=True, exist_ok=True)
     set_by_experiment = set_by_experiment or {}
@@ -183,7 +182,6 @@ def show(overrides: list[str]) -> None:
     refuse_unused(new, overrides)
     check_data(config)
     check_start(config)
-    check_enough_text(config)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
     for name, task in config.tasks.items():

@@ -27,7 +27,7 @@ def error_of(program: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("runs", ["file", "missing"])
-@pytest.mark.parametrize("command", ["finetune", "predict", "corpus-dry-run"])
+@pytest.mark.parametrize("command", ["finetune", "predict"])
 def test_a_command_writes_nothing_that_need_not_be_and_needs_no_folder_for_it(
     tmp_path: Path, command: str, runs: str
 ) -> None:
@@ -38,7 +38,6 @@ def test_a_command_writes_nothing_that_need_not_be_and_needs_no_folder_for_it(
     arguments = {
         "finetune": [f"data={nothing}"],
         "predict": [f"model_folder={nothing}", f"input={nothing}", f"output={tmp_path}/o.csv"],
-        "corpus-dry-run": ["corpus=text", f"corpus.path={nothing}"],
     }[command]
     done = run_bertline(tmp_path, command, *arguments)
     assert done.returncode == 1 and "none.csv" in done.stderr and "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ DROPS_NAME = "drops.json"
 """File of the corpus with the content of `Drops`."""
 NUM_SAMPLES, NUM_SAMPLES_BY_SOURCE = 5, 3
 """Samples of each reason, and of each reason and source in a corpus of several."""
-_MAX_CHARACTERS, _LINE_CHARACTERS, _SHOWN_FILES, _AROUND = 400, 160, 3, 120
+_MAX_CHARACTERS, _SHOWN_FILES, _AROUND = 400, 3, 120
 
 Before = TypeVar("Before")
 After = TypeVar("After")
@@ -104,17 +104,6 @@ def manifest_of_drops(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
     for reason, count in counts.items():
         parts.setdefault("changed" if is_no_drop(reason) else "dropped", {})[reason] = count
     return parts
-
-
-def lines_of_drops(drops: Mapping[str, Any]) -> list[str]:
-    """Return counts and samples as lines of text, by reason."""
-    lines = []
-    for reason, number in drops["counts"].items():
-        lines.append(f"{reason}: {number:,}")
-        for one in drops["samples"].get(reason, []):
-            note = f" ({one['note']})" if one["note"] else ""
-            lines.append(f"    {one['id']}{note}: {one['text'][:_LINE_CHARACTERS]}")
-    return lines
 
 
 def names_of_files(drops: Mapping[str, Any]) -> dict[str, list[str]]:
