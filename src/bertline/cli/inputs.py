@@ -37,11 +37,6 @@ def check_start(config: PipelineConfig) -> None:
     A hub name is not checked: it may not be on this machine yet.
     """
     start = config.pretrain.start_from
-    for own in {task.start_from for task in config.tasks.values()} if config.sweep.encoders else ():
-        from bertline.sweep.bench import refuse_same_encoders
-
-        named = filter(None, (own, *config.sweep.encoders))
-        refuse_same_encoders("sweep.encoders", ((name, Path(name).expanduser()) for name in named))
     if start is None or not Path(start).expanduser().is_dir():
         return
     from bertline.modeling.checkpoint import Checkpoint

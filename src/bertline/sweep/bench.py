@@ -1,7 +1,7 @@
 """Data and device of a sweep process: each arm's rows, encoded with its own tokenizer, and the
 task's teacher."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +16,8 @@ from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.job import DevOutcome, EncoderWeights, FineTuningJob, TaskSplit
 from bertline.finetuning.task_file import read_teacher
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import folder_written_atomically, sha256_of_file
-from bertline.foundation.progress import say, warn
+from bertline.foundation.files import folder_written_atomically
+from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.base import UNLABELLED, TaskKind
 from bertline.kinds.registry import task_kind
@@ -91,28 +91,7 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
     for number, other in enumerate(job.sweep.encoders, start=2):
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")
         Checkpoint.open(starts[f"encoder_{number}"].folder)
-    if job.sweep.encoders:
-        named = [(start.title, start.folder) for arm, start in starts.items() if arm.startswith("encoder")]
-        refuse_same_encoders("sweep.encoders", named)
     return starts
-
-
-def refuse_same_encoders(key: str, named: Iterable[tuple[str, Path]]) -> None:
-    """Check that no encoder (a name under `key`, and a folder) is there twice, by other names or as
-    a copy.
-
-    Raises:
-        ConfigError: Two are the same.
-    """
-    names: dict[Any, str] = {}
-    for name, folder in named:
-        identity = tuple(map(sha256_of_file, sorted(folder.glob("*.safetensors")))) or name
-        if identity in names:
-            raise ConfigError(
-                f"{key}: {names[identity]} and {name} are the same encoder. Name each once; the one that the task "
-                "starts from is always among those compared."
-            )
-        names[identity] = name
 
 
 def led_by(arm: Arm, by_arm: Mapping[Arm, _Of]) -> dict[Arm, _Of]:
@@ -331,9 +310,6 @@ def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
     rounded, so their default depends neither on cores nor on workers. Fine-tuning packs no rows, so
     `varlen` attention becomes `auto`.
     """
-    attention = runtime.attention
-    if attention == "varlen":
-        warn("runtime.attention=varlen is for the packed rows of pretraining; fine-tuning takes what auto takes.")
-        attention = "auto"
+    attention = "auto" if runtime.attention == "varlen" else runtime.attention
     threads = runtime.num_threads or 1
     return replace(runtime, num_devices=1, num_nodes=1, num_threads=threads, compile="off", attention=attention)

@@ -21,10 +21,9 @@ from bertline.sweep.folds import has_folds
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import SweepJob
 from bertline.sweep.results import Outcomes, sweep_figures, write_sweep_result
-from bertline.sweep.space import planned_points, space_of, space_of_arm
+from bertline.sweep.space import planned_points, space_of
 from bertline.sweep.studies import workers_matter
 from bertline.sweep.workers import FINISHED, best_points, leading
-from bertline.tasks.config import ChoiceSpace
 
 
 def run_sweep(job: SweepJob) -> dict[str, float]:
@@ -147,7 +146,7 @@ def notes_before(plan: bench.PlannedSweep) -> list[str]:
         sentences.append("The encoder is scored as it is; nothing is random, so there is one run and no spread.")
     elif sweep.num_seeds == 1:
         sentences.append("One seed was run, so the spread over seeds is not known.")
-    return _said(plan, sentences + _lowered_lengths(plan))
+    return _said(plan, sentences)
 
 
 def _said(plan: bench.PlannedSweep, sentences: list[str]) -> list[str]:
@@ -157,67 +156,23 @@ def _said(plan: bench.PlannedSweep, sentences: list[str]) -> list[str]:
 
 
 def notes_after(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
-    """Return, and print, notes on the runs: arms without a result, a limiting number of epochs,
-    truncated rows."""
+    """Return, and print, notes on the runs: arms without a result, truncated rows."""
     missing = [_name(plan, arm) for arm in plan.starts if arm not in winners]
     left_out = [f"Every run of {name} diverged or failed, so it is left out." for name in missing]
-    return _said(plan, left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners))
-
-
-def _most_epochs(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
-    """Return a note if random weights did best with the largest number of epochs that they could
-    choose."""
-    epochs = space_of_arm(plan.job.sweep, plan.job.task, "random_weights").get("num_epochs")
-    seeds = winners.get("random_weights")
-    if not seeds or not isinstance(epochs, ChoiceSpace) or float(seeds[0].params["num_epochs"]) < max(epochs.values):
-        return []
-    return [
-        f"{_WORDS['random_weights'].capitalize()} did best with the most epochs that it was offered "
-        f"({max(epochs.values):.0f}); larger sweep.random_weights_epochs might raise its score."
-    ]
-
-
-def _lowered_lengths(plan: bench.PlannedSweep) -> list[str]:
-    asked, sentences = plan.job.task, []
-    for arm, start in plan.starts.items():
-        if arm in ("random_weights", "without_teacher"):
-            continue  # they have the same number of positions as the encoder
-        found = bench.kind_of(plan.job, start).config
-        sentences += [
-            f"For {_name(plan, arm)} {name} is {getattr(found, name)} and not {getattr(asked, name)}: it has "
-            "positions for no more tokens."
-            for name in bench.LENGTHS
-            if getattr(found, name, None) != getattr(asked, name, None)
-        ]
-    return sentences
+    return _said(plan, left_out + _cut_rows(plan, winners))
 
 
 def _cut_rows(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[repetitions.Repetition]]) -> list[str]:
-    sizes = bench.split_sizes(plan.job)
-    arms_of: dict[tuple[str, str], list[str]] = {}
+    """Return a note for each arm whose rows were truncated: the maximum length, and how many were longer."""
+    sizes, notes = bench.split_sizes(plan.job), []
     for arm, seeds in winners.items():
-        counts = seeds[0].cut_rows(plan.job)
-        listed = [
-            f"{counts[name]:,} of {sizes[name]:,} {name.replace('_', ' ')} rows"
-            for name in ("train", "dev", *bench.test_splits(plan.job))
-            if counts.get(name)
+        config = bench.kind_of(plan.job, plan.start_of(arm)).config
+        limits = [f"{name} ({getattr(config, name)} tokens)" for name in bench.LENGTHS if hasattr(config, name)]
+        cut = [
+            f"{count:,} of {sizes[name]:,} {name.replace('_', ' ')} rows" if name in sizes else f"{count:,} {name}"
+            for name, count in seeds[0].cut_rows(plan.job).items()
+            if count
         ]
-        if count := counts.get(repetitions.DOCUMENTS):
-            listed.append(f"{count:,} {repetitions.DOCUMENTS}")
-        if listed:
-            arms_of.setdefault((_limit(plan, arm), ", ".join(listed)), []).append(_name(plan, arm))
-    return [
-        f"Longer than {limit}, and so cut for {' and '.join(arms)}: {listed}."
-        for (limit, listed), arms in arms_of.items()
-    ]
-
-
-def _limit(plan: bench.PlannedSweep, arm: bench.Arm) -> str:
-    """Return what truncated the rows: the encoder's positions if fewer than the task asks for, else
-    the task's own."""
-    asked, found = plan.job.task, bench.kind_of(plan.job, plan.starts[arm]).config
-    names = [name for name in bench.LENGTHS if hasattr(asked, name)]
-    if any(getattr(found, name) != getattr(asked, name) for name in names):
-        return f"the {found.max_length} tokens that it has positions for"
-    said = " or ".join(f"{name} ({getattr(asked, name)} tokens)" for name in names)
-    return f"the task's {said}"
+        if cut:
+            notes.append(f"Longer than {' or '.join(limits)}, and so cut for {_name(plan, arm)}: {', '.join(cut)}.")
+    return notes

@@ -228,7 +228,7 @@ class RuntimeConfig(Checked):
     """Whether to use `torch.compile`; auto: if a compiler is there."""
     attention: Literal["auto", "eager", "plain", "sdpa", "varlen"]
     """Attention kernel; auto: the fastest (`modeling.attention_choice`). varlen is for the packed rows of pretraining,
-    which fails if varlen is not available. Fine-tuning does not pack rows: varlen means auto there, with a warning."""
+    which fails if varlen is not available. Fine-tuning does not pack rows: varlen means auto there."""
     launcher: LauncherConfig
     """How the long work of `pretrain` and `sweep` is started."""
     sweep_workers: PositiveInt | None
