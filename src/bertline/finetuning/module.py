@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import gc
-import hashlib
 import math
 import tempfile
 import time
@@ -23,7 +21,6 @@ from bertline.encoding.sequences import Epochs
 from bertline.finetuning.embedding_rows import rows_to_train
 from bertline.finetuning.job import DevCheck, DevOutcome, DivergedError, FineTuningJob, evaluate_on_dev, num_epochs_of
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
-from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.base import LossOptions, distilled_batches
@@ -50,25 +47,13 @@ class FineTuningModule(pl.LightningModule):
         schedule = LinearScheduleConfig(kind="linear", num_warmup_steps=round(job.config.warmup_fraction * num_steps))
         self._learning_rate_factor = schedule.learning_rate_factor(num_steps)
         self._rows = rows_to_train(model, batches, job.config.num_epochs)
-        self._num_trained = sum(weight.numel() for weight in model.parameters())
+        self.num_trained = sum(weight.numel() for weight in model.parameters())
+        """Number of weights that the optimizer has averages of: fewer on a CPU."""
         self.first_step = 0
         self.optimizer_state: dict[str, Any] | None = None
         """Number of steps before a resumed run started, and the state of its optimizer then."""
         self.grad_norm = torch.zeros(())
         """Norm of the newest gradient, before clipping."""
-
-    @functools.cached_property
-    def identity(self) -> str:
-        """Digest of what the weights of the run depend on, but for the machine, and the number of weights that its
-        optimizer has averages of: fewer on a CPU."""
-        job = self.job
-        digest = hashlib.sha256(sha256_of_path(job.encoder_folder).encode())
-        settings = [job.kind.config, job.kind.labels, job.config, job.encoder, job.seed, job.checks]
-        splits = [split.rows for split in (job.train, job.dev, job.unlabelled) if split is not None]
-        for column in (settings, *(getattr(rows, each.name) for rows in splits for each in dataclasses.fields(rows))):
-            for value in [None] if column is None else column:
-                digest.update(repr(value).encode("utf-8", "surrogatepass"))
-        return f"{digest.hexdigest()} {self._num_trained}"
 
     @property
     def finished_steps(self) -> int:
@@ -215,9 +200,8 @@ class Saving(pl.Callback):
         newest = next(filter(None, map(self._folder.load, reversed(self._folder.steps))), None)
         if newest is None:
             return
-        if newest.state["identity"] != module.identity:
-            whose = "another configuration, other rows or another device"
-            warn(f"{self._folder.folder} is of {whose}; training starts at the first step")
+        if newest.state["num_trained"] != module.num_trained:
+            warn(f"{self._folder.folder} is of another device; training starts at the first step")
             return
         module.whole_model().load_state_dict(newest.state["model"])
         module.first_step, module.optimizer_state = newest.step, newest.state["optimizer"]
@@ -252,7 +236,7 @@ class Saving(pl.Callback):
         self._divergence.read(module)
         checks = [[one.share, one.epoch, one.at_epoch_end, _floats(one.scores)] for one in self._evaluation.checks]
         state = {
-            "identity": module.identity,
+            "num_trained": module.num_trained,
             "model": module.whole_model().state_dict(),
             "optimizer": trainer.optimizers[0].state_dict(),
             "checks": checks,

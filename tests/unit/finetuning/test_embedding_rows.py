@@ -57,7 +57,7 @@ def test_a_run_saved_where_all_rows_are_trained_starts_over(tmp_path, saving_eac
         ended(job, 2)
     request.getfixturevalue("at_any_size")
     assert_same(ended(job)[0], ended(replace(job, checkpoints=None))[0])
-    assert "or another device" in capsys.readouterr().err
+    assert "is of another device" in capsys.readouterr().err
 
 
 class Model(nn.Module):

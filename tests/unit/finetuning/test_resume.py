@@ -48,20 +48,6 @@ def test_a_run_that_ends_before_a_line_of_progress_is_due_logs_none(job, capsys)
     assert "step" not in out, out
 
 
-@pytest.mark.parametrize("changed", ["config", "seed", "checks", "train"])
-def test_what_changed_does_not_resume_from_a_stale_file(job, saving_each_step, capsys, changed):
-    with pytest.raises(KilledError):
-        ended(job, 2)
-    rows = replace(job.train.rows, texts=["other", *job.train.rows.texts[1:]])
-    values = {
-        "config": replace(job.config, learning_rate=1e-4), "seed": 4, "checks": (0.2,),
-        "train": replace(job.train, rows=rows),
-    }  # fmt: skip
-    other = replace(job, **{changed: values[changed]})
-    assert_same(ended(other)[0], ended(replace(other, checkpoints=None))[0])
-    assert "is of another configuration, other rows or another device" in capsys.readouterr().err
-
-
 def test_a_damaged_checkpoint_starts_from_the_first_step(job, saving_each_step, capsys):
     with pytest.raises(KilledError):
         ended(job, 2)
