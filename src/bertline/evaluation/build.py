@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from bertline.corpus.quality.drops import drops_in_words
@@ -42,15 +42,7 @@ def build_evaluation(
     facts = read_facts(pipeline, config.title)
     pretraining = [] if facts.taken_from else pretraining_charts(facts)
     overlaps = task_overlaps(facts, pipeline, config, num_workers=num_workers)
-    tasks = [
-        TaskSection(
-            facts=task,
-            charts=task_charts(task),
-            overlaps=overlaps[task.name],
-            correct=row_correctness(pipeline.sweeps[task.name], task),
-        )
-        for task in facts.tasks
-    ]
+    tasks = [TaskSection(facts=task, charts=task_charts(task), overlaps=overlaps[task.name]) for task in facts.tasks]
     charts = [*pretraining, *(one for task in tasks for of in task.charts.values() for one in of)]
     headline = report_figures(facts, overlaps)
     page = report_page(facts, tasks, pretraining)
@@ -60,7 +52,7 @@ def build_evaluation(
         for one in charts:
             (folder / "plots" / f"{one.name}.png").write_bytes(one.chart.png)
         write_tables(facts, pipeline, folder)
-        measured = {task: {split: one.figures() for split, one in of.items()} for task, of in overlaps.items()}
+        measured = {task: {split: asdict(one) for split, one in of.items()} for task, of in overlaps.items()}
         content = {"figures": headline, "overlap": measured, "plots": sorted(one.name for one in charts)}
         write_manifest(folder, kind="evaluate", format_version=1, content=content)
     return headline
@@ -153,18 +145,6 @@ def _by_step(facts: Facts, metrics: Mapping[str, str]) -> pd.DataFrame:
     """Join the curves of metrics by step; a cell is empty where a curve has no value."""
     curves = {name: pd.Series(dict(facts.curve(metric)), dtype=float) for name, metric in metrics.items()}
     return pd.DataFrame(curves).rename_axis("step")
-
-
-def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
-    """Return, by test split, the correctness (0 to 1) of the best model on each row; splits without it are omitted."""
-    found = {}
-    for split in task.result["test_splits"]:
-        path = sweep / ("predictions.parquet" if split == "test" else f"predictions_{split}.parquet")
-        if path.exists() and "correct" in pq.read_schema(path).names:
-            values = pq.read_table(path, columns=["correct"])["correct"].to_pylist()
-            if all(value is not None and 0 <= value <= 1 for value in values):
-                found[split] = values
-    return found
 
 
 def report_page(facts: Facts, tasks: Sequence[TaskSection], pretraining: Sequence[Captioned]) -> str:

@@ -6,10 +6,9 @@ stored, so that memory does not depend on the size of the corpus.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,18 +34,14 @@ class Overlap:
     """Number of rows searched for."""
     rows_too_short: int
     """Number of rows with fewer than `MIN_WORDS` words, which were not searched for."""
+    rows_with_overlap: int
+    """Number of rows with at least one n-gram in the corpus. A row shorter than n must occur as a whole."""
     share_of_rows: float
-    """Fraction of rows with at least one n-gram in the corpus. A row shorter than n must occur as a whole."""
+    """The same as a fraction of `rows`."""
     share_of_ngrams: float
     """Fraction of the n-grams of all rows that occur in the corpus."""
     flagged: bool
     """Whether `share_of_rows` is above the configured limit."""
-    touched: tuple[int, ...]
-    """Indices in the split of the rows with overlap."""
-
-    def figures(self) -> dict[str, Any]:
-        """Return all figures except `touched`, for the manifest."""
-        return {key: value for key, value in asdict(self).items() if key != "touched"}
 
 
 Overlaps = dict[str, dict[str, Overlap]]
@@ -70,17 +65,16 @@ def measure_overlap(
     arXiv 2204.02311, section 8.
     """
     lengths: dict[str, int] = {}
-    grams: dict[str, dict[int, tuple[int, Hashes]]] = {name: {} for name in texts}
+    grams: dict[str, list[tuple[int, Hashes]]] = {name: [] for name in texts}
     all_grams: defaultdict[int, list[Hashes]] = defaultdict(list)
     for name, split in texts.items():
-        words_of_rows = hashes_of_documents([text] for text in split)
-        rows = {place: words for place, words in enumerate(words_of_rows) if len(words) >= MIN_WORDS}
-        shortest = np.percentile([len(row) for row in rows.values()] or [0], 5, method="lower")
+        rows = [words for words in hashes_of_documents([text] for text in split) if len(words) >= MIN_WORDS]
+        shortest = np.percentile([len(row) for row in rows] or [0], 5, method="lower")
         lengths[name] = int(np.clip(shortest, config.min_ngram, config.max_ngram))
-        for place, row in rows.items():
+        for row in rows:
             n = min(lengths[name], len(row))
-            grams[name][place] = n, ngram_hashes(row, n)
-            all_grams[n].append(grams[name][place][1])
+            grams[name].append((n, ngram_hashes(row, n)))
+            all_grams[n].append(grams[name][-1][1])
     wanted = {n: np.unique(np.concatenate(of_length)) for n, of_length in all_grams.items()}
     found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     if wanted:
@@ -92,17 +86,17 @@ def measure_overlap(
                 found[n][indices] = True
     overlaps = {}
     for name, split in texts.items():
-        hits = {place: found[n][np.searchsorted(wanted[n], of_row)] for place, (n, of_row) in grams[name].items()}
-        touched = tuple(place for place, of_row in hits.items() if of_row.any())
-        share = len(touched) / max(len(hits), 1)
+        hits = [found[n][np.searchsorted(wanted[n], of_row)] for n, of_row in grams[name]]
+        num_found = sum(bool(of_row.any()) for of_row in hits)
+        share = num_found / max(len(hits), 1)
         overlaps[name] = Overlap(
             ngram=lengths[name],
             rows=len(hits),
             rows_too_short=len(split) - len(hits),
+            rows_with_overlap=num_found,
             share_of_rows=share,
-            share_of_ngrams=sum(int(of_row.sum()) for of_row in hits.values()) / max(sum(map(len, hits.values())), 1),
+            share_of_ngrams=sum(int(of_row.sum()) for of_row in hits) / max(sum(map(len, hits)), 1),
             flagged=share > config.flag,
-            touched=touched,
         )
     return overlaps
 

@@ -33,8 +33,6 @@ class TaskSection:
     charts: TaskCharts
     overlaps: Mapping[str, Overlap]
     """Overlap with the pretraining corpus, by test split."""
-    correct: Mapping[str, Sequence[float]]
-    """Correctness (0 to 1) of the best model on each row, by test split; splits without it are missing."""
 
     @property
     def about(self) -> str:
@@ -62,15 +60,6 @@ class TaskSection:
             note = f"On the same {number_of(self.facts.result['rows'][split], 'row')} of {test_name(split)}; {note}"
             if rows:
                 yield ReportTable(head, rows, heading="" if split == "test" else test_name(split), note=note)
-
-    def apart(self, split: str) -> list[float]:
-        """Return the mean correctness of the test rows with overlap and of the others; empty if either are few."""
-        touched = set(self.overlaps[split].touched)
-        parts: tuple[list[float], list[float]] = ([], [])
-        for place, value in enumerate(self.correct.get(split, [])):
-            parts[place not in touched].append(value)
-        few = min(map(len, parts)) < 10
-        return [] if few else [sum(values) / len(values) for values in parts]
 
     def scores(self) -> Iterator[ReportTable]:
         """Yield all scores of all systems, a table for each split."""

@@ -25,7 +25,6 @@ from bertline.kinds.html import counted, label_block, ranking_block
 from bertline.kinds.inputs import require_pairing
 from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.metrics import metric_name
 from bertline.tasks.stored_rows import BuiltTask, PairedRows, SplitName, StoredRows, read_rows
 
 # Types for annotations; kinds import them from here.
@@ -453,18 +452,11 @@ class TaskKind(ABC, Generic[TaskRows, EncodedRows, Predictions]):
     asks: ClassVar[str]
     """What a task asks for, in a sentence; `{}` stands for its labels."""
     label_noun: ClassVar[str] = "label"
-    measures: ClassVar[str | None] = None
-    """What the column `correct` of the predictions measures, in words; None: the task's metric."""
 
     @classmethod
     def about(cls, labels: Sequence[str]) -> str:
         """Return a sentence on what a task with these labels asks for."""
         return cls.asks.format(counted(labels, cls.label_noun))
-
-    @classmethod
-    def row_measure(cls, metric: str) -> str:
-        """Return what the column `correct` of the predictions measures, in words; `metric` is the task's."""
-        return cls.measures or metric_name(metric)
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:

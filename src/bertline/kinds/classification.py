@@ -196,7 +196,6 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
     file_columns = (("text", "text"), ("text_pair", "text"))
     answers = (Prediction, LabelsPrediction)
     asks = "Classification: which of the {} does a text, or a pair of texts, have?"
-    measures = "the share of rows that are right"
 
     @classmethod
     def of(cls, config: Any, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:

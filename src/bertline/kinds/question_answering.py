@@ -162,7 +162,6 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     answers = (Answer,)
     output_schema = pa.schema([("answer", pa.string()), ("answer_start", pa.int64()), ("score", pa.float64())])
     asks = "Question answering: which span of a passage answers a question, or does none?"
-    measures = "F1"
     unsmoothed = "its targets are positions"
 
     @staticmethod

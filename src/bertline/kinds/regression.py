@@ -87,7 +87,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     file_columns = (("text", "text"), ("text_pair", "text"))
     output_schema = pa.schema([("predicted", pa.float64())])
     asks = "Regression: which number does a text, or a pair of texts, have?"
-    measures = "1 minus the distance from the right number, as a share of the scale,"
 
     @staticmethod
     def build(name: str, config: RegressionTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:

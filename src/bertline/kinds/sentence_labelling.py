@@ -177,7 +177,6 @@ class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows
     answers = (LabelledSentence,)
     output_schema = pa.schema({"labelled": list_of(text=pa.string(), label=pa.string(), probability=pa.float64())})
     asks = "Sentence labelling: which of the {} does each sentence of a document have?"
-    measures = "the share of sentences with the right label"
 
     @staticmethod
     def build(name: str, config: SentenceLabellingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:

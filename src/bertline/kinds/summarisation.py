@@ -90,7 +90,6 @@ class Summarisation(SentenceReader[SummaryRows]):
     answers = (Summary,)
     output_schema = pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])
     asks = "Extractive summarisation: choose the sentences of a document that make the best summary."
-    measures = "ROUGE-1"
 
     @staticmethod
     def build(name: str, config: SummarisationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:

@@ -73,7 +73,6 @@ class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
     )
     asks = "Tagging: which of the {} does each word have?"
     label_noun = "tag"
-    measures = "the share of words with the right tag"
 
     @staticmethod
     def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:

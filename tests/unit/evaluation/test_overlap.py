@@ -40,16 +40,15 @@ def test_shares_are_those_of_sets_of_word_tuples(
         corpus = corpus_of(Path(folder), [[" ".join(sentence) for sentence in one] for one in documents])
         measured = measure_overlap({"t": [" ".join(row) for row in rows]}, corpus, config, num_workers=1)["t"]
     streams = [[word for sentence in document for word in sentence] for document in documents]
-    long_enough = {place: row for place, row in enumerate(rows) if len(row) >= MIN_WORDS}
-    touched, hits, total = [], 0, 0
-    for place, row in long_enough.items():
+    long_enough = [row for row in rows if len(row) >= MIN_WORDS]
+    num_found, hits, total = 0, 0, 0
+    for row in long_enough:
         n = min(measured.ngram, len(row))
         seen = {tuple(stream[i : i + n]) for stream in streams for i in range(len(stream) - n + 1)}
         grams = [tuple(row[i : i + n]) for i in range(len(row) - n + 1)]
         found = sum(gram in seen for gram in grams)
-        hits, total = hits + found, total + len(grams)
-        touched += [place] if found else []
-    assert measured.touched == tuple(touched)
+        num_found, hits, total = num_found + bool(found), hits + found, total + len(grams)
+    assert measured.rows_with_overlap == num_found
     assert measured.share_of_ngrams == hits / max(total, 1)
     assert (measured.rows, measured.rows_too_short) == (len(long_enough), len(rows) - len(long_enough))
 

@@ -21,10 +21,9 @@ def facts(name: str, **changes: Any) -> TaskFacts:
     return TaskFacts(name=name, manifest={}, result={**make_result(name), **changes}, calibration={}, folder=Path())
 
 
-def page(task: TaskFacts, overlaps: dict[str, Overlap] | None = None, correct: list[float] | None = None) -> str:
+def page(task: TaskFacts, overlaps: dict[str, Overlap] | None = None) -> str:
     """The report of a checkpoint that was fine-tuned for one task, from the task's section on."""
-    right = {} if correct is None else {"test": correct}
-    section = TaskSection(task, task_charts(task), overlaps or {}, right)
+    section = TaskSection(task, task_charts(task), overlaps or {})
     return report([section], "the checkpoint").split('<section id="task-')[1]
 
 
@@ -42,9 +41,11 @@ def words(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
 
 
-def overlap(*touched: int, rows: int = 60, flagged: bool = False) -> Overlap:
-    shares = {"share_of_rows": len(touched) / rows, "share_of_ngrams": len(touched) / rows / 2}
-    return Overlap(ngram=8, rows=rows, rows_too_short=2, flagged=flagged, touched=touched, **shares)
+def overlap(num_found: int, *, rows: int = 60, flagged: bool = False) -> Overlap:
+    return Overlap(
+        ngram=8, rows=rows, rows_too_short=2, flagged=flagged, rows_with_overlap=num_found,
+        share_of_rows=num_found / rows, share_of_ngrams=num_found / rows / 2,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -113,18 +114,14 @@ def test_diverged_seeds_stand_beside_the_scores_that_lack_them() -> None:
     assert "batch size 32 and learning rate 0.0001 – 0 (5 more diverged)" in said
 
 
-def test_overlap_is_flagged_beside_the_score_and_rows_without_it_are_scored_apart() -> None:
-    correct = [1.0] * 12 + [0.0] * 8 + [1.0] * 20 + [0.0] * 20
-    flagged = page(facts("library"), {"test": overlap(*range(20), flagged=True)}, correct)
+def test_overlap_is_flagged_with_the_score() -> None:
+    flagged = page(facts("library"), {"test": overlap(20, flagged=True)})
     said = words(flagged)
     assert "may have been read in pretraining" in said
     assert "20 of 60 rows of test (33.3 %) share a run of 8 words" in said
-    assert "gets 60.0 % of these rows right and 50.0 % of the others" in said
     assert '<p class="verdict unsure">Part of this test' in flagged
-    few = words(page(facts("library"), {"test": overlap(3)}, correct))
-    assert "may have been read" not in few
-    assert "of the others" not in few
-    assert "none of the 60 rows of test" in words(page(facts("library"), {"test": overlap()}))
+    assert "may have been read" not in words(page(facts("library"), {"test": overlap(3)}))
+    assert "none of the 60 rows of test" in words(page(facts("library"), {"test": overlap(0)}))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +139,7 @@ def test_the_winner_is_bold_and_the_strongest_opponent_named(
 ) -> None:
     tasks = [facts(name) for name in ("library", "match", "topics", "answers")]
     tasks[0].result["conclusion"]["encoder"] = found
-    html = report([TaskSection(task, NO_CHARTS, {}, {}) for task in tasks], "the checkpoint")
+    html = report([TaskSection(task, NO_CHARTS, {}) for task in tasks], "the checkpoint")
     row = re.findall(r"<td[^>]*>(.*?)</td>", html.split("<tbody>")[1].split("</tr>")[0])
     assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])
     assert any("TF-IDF, logistic regression" in cell for cell in row)
