@@ -1,6 +1,6 @@
 """The data page: what was kept and dropped of the text, and how the vocabulary fits it, to be read before training."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,27 +96,16 @@ def _main_scripts(scripts: Counter[str]) -> str:
 
 
 def _sources(found: Mapping[str, Any] | None) -> dict[str, list[list[str]]] | None:
-    """Return rows by source, by language (where those are not of single sources) and of drops; None for one source."""
+    """Return rows by source and of drops; None for one source."""
     if found is None:
         return None
-    rows, languages = [], defaultdict(list)
+    rows = []
     for label, part in found["parts"].items():
         amounts = [part["counts"].get(name, 0) for name in ("train/documents", "validation/documents", "train/words")]
-        name = part["language"]
-        languages[name or "not said"].append((source_of(label), part["share"], *amounts))
         share, rate = percent(part["share"]), f"{part['rate']:.3g}"
-        rows.append([source_of(label), name or "–", share, rate, count(part["documents"]), *map(count, amounts)])
-    by_language = []
-    if len(languages) < len(rows) and set(languages) != {"not said"}:
-        for name in sorted(languages, key=lambda name: (-sum(part[1] for part in languages[name]), name)):
-            sources, shares, in_train, _, words = zip(*languages[name], strict=True)
-            names = ", ".join(dict.fromkeys(sources))
-            by_language.append([name, percent(sum(shares)), count(sum(in_train)), count(sum(words)), names])
-    return {
-        "sources": rows,
-        "languages": by_language,
-        "dropped": [[name, drops_in_words(reasons)] for name, reasons in found["dropped"].items()],
-    }
+        name = part["language"] or "–"
+        rows.append([source_of(label), name, share, rate, count(part["documents"]), *map(count, amounts)])
+    return {"sources": rows, "dropped": [[name, drops_in_words(reasons)] for name, reasons in found["dropped"].items()]}
 
 
 def _drop(drops: Mapping[str, Any], reason: str, number: int) -> dict[str, Any]:

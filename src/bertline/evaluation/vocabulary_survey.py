@@ -10,9 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from bertline.corpus.document import Split
-from bertline.corpus.sources import language_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND
-from bertline.evaluation.corpus_survey import script_of
 from bertline.foundation.errors import DataError
 from bertline.foundation.formats import count, percent
 from bertline.foundation.manifests import read_manifest
@@ -44,10 +42,6 @@ class VocabularySurvey:
     by_source: dict[str, list[Fit]]
     """Source and language (`label_of`) to the surveyed vocabulary and the named ones on its text; of a corpus of one
     source, its kind to the surveyed one."""
-    by_language: dict[str, list[Fit]]
-    """The same by language, where several sources have one; otherwise empty."""
-    by_script: dict[str, list[Fit]]
-    """Words by the script of their first letter, those of some share."""
     trained: dict[str, Fit]
     """Vocabularies trained on the train text, by what their size is that of: `half`, `own` (if the surveyed one was not
     trained), `twice`, or the name of a given one."""
@@ -57,10 +51,6 @@ class VocabularySurvey:
     """Name of each vocabulary to the share of its tokens that the surveyed one has too."""
     cut: list[tuple[str, int, list[str]]]
     """Words that cost most tokens beyond one each, with their counts and tokens."""
-    longest: list[tuple[str, int]]
-    """Longest tokens with their counts in the train text."""
-    rarest: list[tuple[str, int]]
-    """Tokens that are seldom in the train text, with their counts, the rarest first."""
     num_unused: int
     """Tokens that never occur in the train text; special and `[unused]` ones are not counted."""
 
@@ -126,36 +116,26 @@ def survey_vocabulary(
     frames = {own: cut(tokenizer), **{name: cut(one) for name, one in others.items()}}
     text = frames[own]
     sources: list[str] = list(text["part"].unique())
-    languages = sorted({language for source in sources if several and (language := language_of(source))})
-    of_language = {one: [source for source in sources if language_of(source) == one] for one in languages}
+    shown = {own: tokenizer, **(others if several else {})}
 
-    def fits(parts: list[str]) -> list[Fit]:
-        shown = {own: tokenizer, **(others if several else {})}
-        return [fit_of(name, one, frames[name][frames[name]["part"].isin(parts)]) for name, one in shown.items()]
+    def fits(source: str) -> list[Fit]:
+        return [fit_of(name, one, frames[name][frames[name]["part"] == source]) for name, one in shown.items()]
 
     costs = text["times"] * (text["ids"].str.len() - 1)
     words = text.assign(cost=costs).groupby("word", as_index=False).agg({"times": "sum", "cost": "sum", "ids": "first"})
     words = words[words["cost"] > 0].sort_values(["cost", "word"], ascending=[False, True]).head(15)
     ordinary, counts = set(_ordinary(tokenizer)), fit_of("", tokenizer, cut_words(tokenizer, {"": train})).counts
-    known = {token: int(number) for token, number in zip(tokenizer.vocab, counts, strict=True) if token in ordinary}
-    # Single characters are there for any text, so that they are rare says nothing.
-    learned = [token for token in known if len(token.removeprefix(CONTINUATION)) > 1]
-    longest = sorted(learned, key=lambda token: (-len(token.removeprefix(CONTINUATION)), token))[:10]
-    rarest = sorted((token for token in learned if known[token]), key=lambda token: (known[token], token))[:40]
+    unused = [token for token, number in zip(tokenizer.vocab, counts, strict=True) if token in ordinary and not number]
     return VocabularySurvey(
         split=split,
         own=fit_of(own, tokenizer, text),
         was_trained=was_trained and tokenizer.is_wordpiece,
-        by_source={source: fits([source]) for source in sources},
-        by_language={language: fits(parts) for language, parts in of_language.items() if len(parts) > 1},
-        by_script=_by_script(tokenizer, text),
+        by_source={source: fits(source) for source in sources},
         trained={name: fit_of(title, one, cut(one)) for name, (title, one) in trained.items()},
         given=[fit_of(name, one, frames[name]) for name, one in others.items()],
         shared={name: _shared(one, tokenizer) for name, one in (*trained.values(), *others.items())},
         cut=[(word, times, list(tokenizer.tokens(ids))) for word, times, _, ids in words.itertuples(index=False)],
-        longest=[(token, known[token]) for token in longest],
-        rarest=[(token, known[token]) for token in rarest],
-        num_unused=sum(number == 0 for number in known.values()),
+        num_unused=len(unused),
     )
 
 
@@ -207,14 +187,6 @@ def _trained(
             plain = dataclasses.replace(tokenizer.normalization, tokens=tokens[:wanted], unsplit=())
             found[name] = (title, Tokenizer(plain))
     return found
-
-
-def _by_script(tokenizer: Tokenizer, text: pd.DataFrame) -> dict[str, list[Fit]]:
-    letters = text[text["word"].str[0].str.isalpha()]
-    scripts = letters["word"].str[0].map(script_of)
-    shares = letters.groupby(scripts)["times"].sum() / text["times"].sum()
-    names = sorted(shares[shares >= 0.001].index, key=lambda name: (-shares[name], name))
-    return {name.title(): [fit_of(name.title(), tokenizer, letters[scripts == name])] for name in names}
 
 
 def _shared(other: Tokenizer, tokenizer: Tokenizer) -> float:
