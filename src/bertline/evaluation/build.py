@@ -19,11 +19,11 @@ from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.task_section import TaskSection
 from bertline.foundation import verdicts
 from bertline.foundation.files import folder_written_atomically, write_atomically
-from bertline.foundation.formats import count, percent
+from bertline.foundation.formats import percent
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.registry import kind_named
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Metric, shown_means
+from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, shown_means
 
 
 def build_evaluation(
@@ -43,7 +43,7 @@ def build_evaluation(
     pretraining = [] if facts.taken_from else pretraining_charts(facts)
     overlaps = task_overlaps(facts, pipeline, config, num_workers=num_workers)
     tasks = [TaskSection(facts=task, charts=task_charts(task), overlaps=overlaps[task.name]) for task in facts.tasks]
-    charts = [*pretraining, *(one for task in tasks for of in task.charts.values() for one in of)]
+    charts = [*pretraining, *(one for task in tasks for one in task.charts)]
     headline = report_figures(facts, overlaps)
     page = report_page(facts, tasks, pretraining)
     with folder_written_atomically(out) as folder:
@@ -67,7 +67,7 @@ def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfi
         f"{task.name}/{split}": kind_named(task.manifest["task_kind"]).stored_rows(task.folder, split).texts_read()
         for task, split in places
     }
-    measured = measure_overlap(texts, pipeline.corpus, config.overlap, num_workers=num_workers)
+    measured = measure_overlap(texts, pipeline.corpus, flag=config.overlap_flag, num_workers=num_workers)
     return {
         task.name: {split: measured[f"{task.name}/{split}"] for split in task.result["test_splits"]}
         for task in facts.tasks
@@ -149,7 +149,6 @@ def _by_step(facts: Facts, metrics: Mapping[str, str]) -> pd.DataFrame:
 
 def report_page(facts: Facts, tasks: Sequence[TaskSection], pretraining: Sequence[Captioned]) -> str:
     """Return the report as one file without other files, with charts of `pretraining`."""
-    few = len(tasks) <= 3  # each gets a second sentence and a tile
     return rendered(
         "report.html",
         title=facts.title,
@@ -157,10 +156,9 @@ def report_page(facts: Facts, tasks: Sequence[TaskSection], pretraining: Sequenc
         training=facts.training,
         family=FAMILIES[facts.params.get("model", {}).get("family", "bert")],
         held_out="" if facts.taken_from else held_out(facts),
-        tiles_shown=[*(() if facts.taken_from else tiles(facts)), *(_tile(task) for task in tasks if few)],
         task_table=(_TASK_HEAD, [_task_row(task) for task in tasks]),
         frames=_frames(facts),
-        few=few,
+        few=len(tasks) <= 3,  # each gets a second sentence
         tasks=tasks,
         pretraining=pretraining,
         dropped=drops_in_words(facts.corpus.get("dropped", {})),
@@ -183,19 +181,6 @@ def held_out(facts: Facts) -> str:
             values[f"{shown.name}_baseline"] = in_unit(baseline, shown.unit)
             values[f"{shown.name}_margin"] = f"{in_unit(abs(baseline - value), shown.unit)} {side}"
     return str(facts.objective.summary.format(**values))
-
-
-def tiles(facts: Facts) -> list[tuple[str, str, str]]:
-    """Return value, name and note of the main figures of pretraining."""
-    found = []
-    for shown in shown_means(facts.objective):
-        if shown.name in facts.baselines:
-            note = f"{shown.baseline} {in_unit(facts.baselines[shown.name], shown.unit)}"
-        else:
-            vocab_size = count(facts.tokenizer["vocab_size"])
-            note = shown.note.format(vocab_size=vocab_size) if isinstance(shown, Metric) else ""
-        found.append((in_unit(facts.training[f"val/{shown.name}"], shown.unit), shown.title, note))
-    return found
 
 
 _TASK_HEAD = (
@@ -238,17 +223,6 @@ def _verdict(conclusion: dict[str, Any]) -> tuple[str, list[str]]:
         return f"alone: {said['encoder']}; combined: {said['combined']}", winners
     outcome = next(iter(said.values()), unknown)
     return outcome, ["opponent"] if outcome == words["worse"] else winners
-
-
-def _tile(section: TaskSection) -> tuple[str, str, str]:
-    task = section.facts
-    arms, titles = task.arms(), task.titles()
-    notes = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
-    if (best := task.result["conclusion"]["opponent"]) is not None:
-        notes.append(f"strongest opponent: {titles[best]} {score(task.baselines()[best]['test'])}")
-    if overlap_note := _overlap_note(section):
-        notes.append(f"read in pretraining: {overlap_note}")
-    return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(notes)
 
 
 def _overlap_note(section: TaskSection) -> str:

@@ -6,7 +6,7 @@ own: the same artifacts give the same bytes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,6 @@ class TaskFacts:
     """Artifact of the task's rows."""
     calibration: dict[str, float]
     """Parameters of the best model that were tuned on dev, such as the no-answer threshold."""
-    distillation: dict[str, Any] = field(default_factory=dict)
-    """What a student and its teacher cost, and score; empty if that was not measured."""
     source: str = ""
     """Kind of the task's source, such as `docs_library`."""
 
@@ -197,7 +195,6 @@ def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
         name=name,
         manifest=read_task_manifest(pipeline.tasks[name]),
         result=read_result(folder / "result.json"),
-        distillation=read_object(folder / "distillation.json", missing_ok=True),
         folder=pipeline.tasks[name],
         calibration=read_object(folder / "best" / "task.json", missing_ok=True).get("calibration", {}),
         source=params.get("source", {}).get("kind", ""),

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from bertline.corpus.quality.contamination import MIN_WORDS
 from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, hashes_of_documents, ngram_hashes
 from bertline.corpus.storage import FORMAT_VERSION, KIND
-from bertline.evaluation.config import OverlapConfig
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import ordered_map
+
+NGRAM_BOUNDS = (8, 13)
+"""Bounds of n (arXiv 2005.14165, appendix C): shorter n-grams often match by chance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,16 +51,16 @@ Overlaps = dict[str, dict[str, Overlap]]
 
 
 def measure_overlap(
-    texts: Mapping[str, Sequence[str]], corpus: Path, config: OverlapConfig, *, num_workers: int
+    texts: Mapping[str, Sequence[str]], corpus: Path, *, flag: float, num_workers: int
 ) -> dict[str, Overlap]:
     """Search the corpus for the n-grams of several test splits; the corpus is read once.
 
     Returns:
-        The overlap of each split, by name.
+        The overlap of each split, by name; `flagged` if the share of its rows is above `flag`.
 
     Notes:
-        n follows appendix C of the GPT-3 paper: the 5th percentile of the row lengths in words, at least 8 (shorter
-        n-grams often match by chance) and at most 13; a row shorter than n is searched for as a whole. FLAN uses the
+        n follows appendix C of the GPT-3 paper: the 5th percentile of the row lengths in words, within
+        `NGRAM_BOUNDS`; a row shorter than n is searched for as a whole. FLAN uses the
         same rule. PaLM uses the fraction of a row's 8-grams instead, so both fractions are reported.
 
     References: Brown et al., arXiv 2005.14165, appendix C; Wei et al., arXiv 2109.01652, appendix C; Chowdhery et al.,
@@ -70,7 +72,7 @@ def measure_overlap(
     for name, split in texts.items():
         rows = [words for words in hashes_of_documents([text] for text in split) if len(words) >= MIN_WORDS]
         shortest = np.percentile([len(row) for row in rows] or [0], 5, method="lower")
-        lengths[name] = int(np.clip(shortest, config.min_ngram, config.max_ngram))
+        lengths[name] = int(np.clip(shortest, *NGRAM_BOUNDS))
         for row in rows:
             n = min(lengths[name], len(row))
             grams[name].append((n, ngram_hashes(row, n)))
@@ -96,7 +98,7 @@ def measure_overlap(
             rows_with_overlap=num_found,
             share_of_rows=share,
             share_of_ngrams=sum(int(of_row.sum()) for of_row in hits) / max(sum(map(len, hits)), 1),
-            flagged=share > config.flag,
+            flagged=share > flag,
         )
     return overlaps
 

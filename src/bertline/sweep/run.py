@@ -168,10 +168,11 @@ def _cut_rows(plan: bench.PlannedSweep, winners: Mapping[bench.Arm, Sequence[rep
     for arm, seeds in winners.items():
         config = bench.kind_of(plan.job, plan.start_of(arm)).config
         limits = [f"{name} ({getattr(config, name)} tokens)" for name in bench.LENGTHS if hasattr(config, name)]
+        counts = seeds[0].cut_rows(plan.job)
         cut = [
             f"{count:,} of {sizes[name]:,} {name.replace('_', ' ')} rows" if name in sizes else f"{count:,} {name}"
-            for name, count in seeds[0].cut_rows(plan.job).items()
-            if count
+            for name in ("train", "dev", *bench.test_splits(plan.job), repetitions.DOCUMENTS)
+            if (count := counts.get(name))
         ]
         if cut:
             notes.append(f"Longer than {' or '.join(limits)}, and so cut for {_name(plan, arm)}: {', '.join(cut)}.")

@@ -18,7 +18,7 @@ def some_charts(value: float = 0.5) -> dict[str, Chart]:
             x_name="step", y_name="loss", level=("chance", value), marks=[(value, "length 64")],
         ),
         "log": line_chart(
-            [Series("a", [(1e-4, value), (1.0, 2.0)], "c2", style="dots")], x_name="x", y_name="y", log_x=True
+            [Series("a", [(1e-4, value), (1.0, 2.0)], "c2")], x_name="x", y_name="y", log_x=True
         ),
         "rows": dot_chart(
             [ScoreRow("one", value, "c0", 0.1, [value], [value, value + 1]), ScoreRow("b", value, "c1")], x_name="score"

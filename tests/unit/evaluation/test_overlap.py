@@ -6,15 +6,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.quality.contamination import MIN_WORDS
-from bertline.evaluation.config import OverlapConfig
+from bertline.evaluation import overlap
 from bertline.evaluation.overlap import Overlap, measure_overlap
 from corpora import write_corpus
 
-CONFIG = OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1)
 SENTENCE = "the quick brown fox jumps over the lazy dog beside a slow green river today"
 
 
@@ -23,7 +23,7 @@ def corpus_of(folder: Path, documents: Sequence[Sequence[str]], *, per_shard: in
 
 
 def overlap_of(folder: Path, documents: Sequence[Sequence[str]], texts: list[str]) -> Overlap:
-    return measure_overlap({"test": texts}, corpus_of(folder, documents), CONFIG, num_workers=1)["test"]
+    return measure_overlap({"test": texts}, corpus_of(folder, documents), flag=0.1, num_workers=1)["test"]
 
 
 @settings(max_examples=60)
@@ -35,10 +35,10 @@ def overlap_of(folder: Path, documents: Sequence[Sequence[str]], texts: list[str
 def test_shares_are_those_of_sets_of_word_tuples(
     rows: list[list[str]], documents: list[list[list[str]]], bounds: tuple[int, int]
 ) -> None:
-    config = OverlapConfig(min_ngram=bounds[0], max_ngram=sum(bounds), flag=0.5)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(overlap, "NGRAM_BOUNDS", (bounds[0], sum(bounds)))
         corpus = corpus_of(Path(folder), [[" ".join(sentence) for sentence in one] for one in documents])
-        measured = measure_overlap({"t": [" ".join(row) for row in rows]}, corpus, config, num_workers=1)["t"]
+        measured = measure_overlap({"t": [" ".join(row) for row in rows]}, corpus, flag=0.5, num_workers=1)["t"]
     streams = [[word for sentence in document for word in sentence] for document in documents]
     long_enough = [row for row in rows if len(row) >= MIN_WORDS]
     num_found, hits, total = 0, 0, 0
@@ -68,7 +68,7 @@ def test_n_follows_the_rows_between_its_bounds(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, [["nothing"]])
     for length, n in ((4, 8), (10, 10), (40, 13)):
         texts = [" ".join(["word"] * length)] * 30
-        assert measure_overlap({"t": texts}, corpus, CONFIG, num_workers=1)["t"].ngram == n
+        assert measure_overlap({"t": texts}, corpus, flag=0.1, num_workers=1)["t"].ngram == n
 
 
 def test_splits_measured_together_are_as_measured_alone_and_with_processes(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_splits_measured_together_are_as_measured_alone_and_with_processes(tmp_p
         "long": [SENTENCE + " and more words that are not there"] * 2,
         "short": ["two three four five six seven eight nine", "not there at all in any of it"],
     }
-    together = measure_overlap(texts, corpus, CONFIG, num_workers=1)
-    assert together == measure_overlap(texts, corpus, CONFIG, num_workers=2)
+    together = measure_overlap(texts, corpus, flag=0.1, num_workers=1)
+    assert together == measure_overlap(texts, corpus, flag=0.1, num_workers=2)
     for name, rows in texts.items():
-        assert together[name] == measure_overlap({name: rows}, corpus, CONFIG, num_workers=1)[name]
+        assert together[name] == measure_overlap({name: rows}, corpus, flag=0.1, num_workers=1)[name]

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from bertline.evaluation.build import report_page
-from bertline.evaluation.charts import TaskCharts, task_charts
+from bertline.evaluation.charts import task_charts
 from bertline.evaluation.facts import Facts, TaskFacts
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_section import TaskSection
 from evaluation_inputs import HOSTILE, KINDS, comparison, make_result
-
-NO_CHARTS: TaskCharts = {"scores": [], "trials": []}
 
 
 def facts(name: str, **changes: Any) -> TaskFacts:
@@ -139,7 +137,7 @@ def test_the_winner_is_bold_and_the_strongest_opponent_named(
 ) -> None:
     tasks = [facts(name) for name in ("library", "match", "topics", "answers")]
     tasks[0].result["conclusion"]["encoder"] = found
-    html = report([TaskSection(task, NO_CHARTS, {}) for task in tasks], "the checkpoint")
+    html = report([TaskSection(task, [], {}) for task in tasks], "the checkpoint")
     row = re.findall(r"<td[^>]*>(.*?)</td>", html.split("<tbody>")[1].split("</tr>")[0])
     assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])
     assert any("TF-IDF, logistic regression" in cell for cell in row)

@@ -72,8 +72,6 @@ class Metric(_Mean):
     """Name of the sum."""
     share_of: str = ""
     """What it is the share of, in words, for the caption of its chart and the model card; empty: the title says it."""
-    note: str = ""
-    """Remark on the score where it has no baseline; may contain `{vocab_size}`."""
     chart: str = "accuracy"
     """Name of the chart in the report that has the curves of all metrics with this name."""
     loss: str = ""
@@ -97,7 +95,6 @@ MLM_ACCURACY = Metric(
     count="targets",
     title="blanks filled right",
     share_of="blanks filled with exactly the right token",
-    note="one of {vocab_size}",
 )
 
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from bertline.modeling.config import ModelConfig
     from bertline.tokenization.tokenizer import Tokenizer
 
-TEACHER = Metric(
-    name="teacher_accuracy", total="teacher_correct", count="targets", title="its teacher", note="blanks filled right"
-)
+TEACHER = Metric(name="teacher_accuracy", total="teacher_correct", count="targets", title="its teacher")
 
 
 class DistilledOutput(NamedTuple):

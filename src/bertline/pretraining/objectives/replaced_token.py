@@ -27,16 +27,10 @@ _ACCURACY = Metric(
     count="tokens",
     title="replaced tokens told",
     share_of="tokens of which it says rightly whether they were replaced",
-    note="of all tokens; the better the generator, the harder",
     chart="detection_accuracy",
 )
 UNREPLACED = Metric(
-    name="unreplaced_share",
-    total="unreplaced",
-    count="tokens",
-    title="always saying no",
-    note="to replaced tokens",
-    chart="detection_accuracy",
+    name="unreplaced_share", total="unreplaced", count="tokens", title="always saying no", chart="detection_accuracy"
 )
 
 

@@ -147,16 +147,10 @@ SHARED_ACCURACY = Metric(
     count="sequences",
     title="shared tokens right",
     share_of="a sequence's tokens for which it says rightly whether the other segment has them",
-    note="mean over sequences",
     chart="shared_accuracy",
 )
 UNSHARED_SHARE = Metric(
-    name="unshared_share",
-    total="unshared",
-    count="sequences",
-    title="always saying no",
-    note="to shared tokens",
-    chart="shared_accuracy",
+    name="unshared_share", total="unshared", count="sequences", title="always saying no", chart="shared_accuracy"
 )
 
 
