@@ -160,9 +160,9 @@ class Comparison:
         splits = {name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in rows.items()}
         result = self._result(kind, encoder, splits["train"], splits["dev"], seed, rate)
         if split == "dev":
-            return result.dev_statistics
+            return result.dev.statistics
         predictions = kind.predict(result.model, splits[split].encoded, self._machine)
-        return kind.statistics(splits[split].rows, predictions, result.calibration)
+        return kind.statistics(splits[split].rows, predictions, result.dev.calibration)
 
     def _as_it_is(self, encoder: Path, task: str, seed: int, rate: float) -> dict[str, np.ndarray]:
         """Score dev and test without training, since vectors of documents take nearly all of the time and serve both.
@@ -174,7 +174,7 @@ class Comparison:
         for name in ("train", "dev", "test"):
             rows = kind.read(self._tasks[task], name)  # type: ignore[arg-type]
             scored = TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
-            found[name] = self._result(kind, encoder, scored, scored, seed, rate).dev_statistics
+            found[name] = self._result(kind, encoder, scored, scored, seed, rate).dev.statistics
         return {"dev": np.concatenate([found["train"], found["dev"]]), "test": found["test"]}
 
     def _result(

@@ -204,7 +204,7 @@ def score(folder: Path, flavour: str, seed: int, split: str, tasks: Sequence[str
         )  # fmt: skip
         scored = splits[split]
         predictions = kind.predict(result.model, scored.encoded, machine)
-        statistics = kind.statistics(scored.rows, predictions, result.calibration)
+        statistics = kind.statistics(scored.rows, predictions, result.dev.calibration)
         np.savez(place / f"{name}_{split}.npz", statistics=statistics, sources=np.array(scored.rows.sources()))
         found[name] = kind.scores(statistics)[task.metric]
     write_json(place / f"scores_{split}.json", found)

@@ -230,7 +230,7 @@ def test_twenty_steps_of_fine_tuning_have_the_losses_of_transformers(
     expected = plain_training(reference, arguments, rates, config, beta2=0.999)
     assert len(expected) == 20 and expected[-1] < expected[0]
     assert losses == pytest.approx(expected, abs=1e-4)
-    assert result.dev_scores["accuracy"] > 0.6
+    assert result.dev.scores["accuracy"] > 0.6
     model: Any = result.model
     tables = model.bert.word_embeddings, reference.get_input_embeddings().weight
     torch.testing.assert_close(*tables, atol=1e-3, rtol=0)

@@ -50,7 +50,7 @@ def ended(job, after=-1, kill=None, told=None):
     finally:
         del job.kind.loss
     weights = {name: tensor.clone() for name, tensor in result.model.state_dict().items()}
-    return (weights, result.checks, result.dev_scores, result.calibration, result.dev_statistics), count
+    return (weights, result.checks, result.dev.scores, result.dev.calibration, result.dev.statistics), count
 
 
 def assert_same(first, second):

@@ -1,15 +1,12 @@
 """One fine-tuning run: trains an encoder on a task and returns the model and its dev scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.job import DevCheck, DevOutcome, FineTuningJob, check_options, evaluate_on_dev, starting_model
 from bertline.foundation.errors import ConfigError
-from bertline.kinds.base import Calibration
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,13 +14,10 @@ class FineTuningResult:
     """Result of a fine-tuning run."""
 
     model: nn.Module
-    calibration: Calibration
     checks: tuple[DevCheck, ...]
     """All dev evaluations in order."""
-    dev_scores: dict[str, float]
-    """Dev scores of the final model: the last epoch's, or with early stopping the best epoch's."""
-    dev_statistics: NDArray[np.float64]
-    """Contribution of each dev row to the scores, [N, K]."""
+    dev: DevOutcome
+    """Outcome of the final model: the last epoch's, or with early stopping the best epoch's."""
 
 
 def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None = None) -> FineTuningResult:
@@ -45,7 +39,8 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
         if config.num_epochs > 0:
             from bertline.finetuning.module import train  # loads Lightning: who supervises a sweep trains nothing
 
-            return _result(model, *train(job, model, on_check))
+            checks, outcome = train(job, model, on_check)
+            return FineTuningResult(model=model, checks=tuple(checks), dev=outcome)
         if job.kind.has_new_head(model):
             raise ConfigError(
                 f"fine_tuning.num_epochs is 0, but the head of a task of the kind {job.kind.config.kind} starts from "
@@ -59,14 +54,4 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     check = DevCheck(1.0, 0, True, outcome.scores)
     if on_check is not None:
         on_check(check)
-    return _result(model, [check], outcome)
-
-
-def _result(model: nn.Module, checks: Sequence[DevCheck], outcome: DevOutcome) -> FineTuningResult:
-    return FineTuningResult(
-        model=model,
-        calibration=outcome.calibration,
-        checks=tuple(checks),
-        dev_scores=outcome.scores,
-        dev_statistics=outcome.statistics,
-    )
+    return FineTuningResult(model=model, checks=(check,), dev=outcome)

@@ -291,16 +291,11 @@ class Divergence(pl.Callback):
 
 
 class Progress(pl.Callback):
-    """Logs the progress of a run every so many seconds: steps, loss, tokens per second, time left."""
+    """Logs the progress of a run every so many seconds: steps, loss, time left."""
 
     def __init__(self, job: FineTuningJob) -> None:
         self._job, self._started = job, time.monotonic()
-        self._begin_interval()
-
-    def _begin_interval(self) -> None:
         self._losses: list[Tensor] = []
-        self._tokens: list[Tensor] = []
-        self._busy_s = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
         self._shown = TrainingProgress(
@@ -311,25 +306,15 @@ class Progress(pl.Callback):
             draws=False,  # several trials may run at once
         )
 
-    def on_train_batch_start(self, trainer: pl.Trainer, module: FineTuningModule, batch: Any, batch_idx: int) -> None:
-        self._step_started = time.monotonic()
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        now, step = time.monotonic(), module.finished_steps
+    def on_train_batch_end(self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, *batch: Any) -> None:
+        step = module.finished_steps
         self._losses.append(outputs["loss"])
-        self._tokens += [mask.sum() for name, mask in batch.items() if name.endswith("attention_mask")]
-        self._busy_s += now - self._step_started
         if step == module.num_steps or not self._shown.is_due(step):  # the sweep says how a run ended
             return
-        metrics = {"train/loss": float(torch.stack(self._losses).mean())}
-        if self._tokens:
-            metrics["perf/tokens_per_s"] = sum(map(int, self._tokens)) / self._busy_s
-        self._shown.note(metrics)
-        left_s = (now - self._started) / (step - module.first_step) * (module.num_steps - step)
-        self._shown.show(step, left_s=left_s)
-        self._begin_interval()
+        self._shown.note({"train/loss": float(torch.stack(self._losses).mean())})
+        self._losses.clear()
+        per_step_s = (time.monotonic() - self._started) / (step - module.first_step)
+        self._shown.show(step, left_s=per_step_s * (module.num_steps - step))
 
 
 def train(

@@ -347,7 +347,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
             dev = bench.out_of_fold(repetition.arm, repetition.params, seed=seed, title=title)
         else:
             result = fine_tune(replace(_run_of(bench, repetition, seed), checkpoints=saved, title=title))
-            dev = DevOutcome(result.dev_scores, result.calibration, result.dev_statistics)
+            dev = result.dev
     except DivergedError as error:
         with folder_written_atomically(place) as folder:
             write_json(folder / OUTCOME, {"diverged": True, "reason": str(error), "time_s": time.monotonic() - started})

@@ -13,7 +13,6 @@ import math
 import multiprocessing
 import os
 import shutil
-import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +75,7 @@ def run_trial(bench: Bench, arm: Arm, trial: optuna.Trial) -> float:
             curve.append([1.0, score])
         else:
             on_check = report_and_prune(trial, job.sweep, metric, curve)
-            score = fine_tune(replace(run, checkpoints=saved, title=label), on_check=on_check).dev_scores[metric]
+            score = fine_tune(replace(run, checkpoints=saved, title=label), on_check=on_check).dev.scores[metric]
     except optuna.TrialPruned:
         shutil.rmtree(saved, ignore_errors=True)
         trial.set_user_attr(CURVE, curve)
@@ -191,16 +190,14 @@ class Worker:
             studies.fail_trials(study, self.job.studies_url, process)
 
     def look_at(self, helpers: list[_Helper]) -> None:
-        """Remove the helpers that were killed, and fail their trials; the others go on without
-        them."""
+        """Remove the helpers that were killed, and fail their trials; the others continue
+        without them."""
         for helper in [helper for helper in helpers if helper.process.exitcode is not None]:
             with suppress(EOFError, ConnectionError):
                 raise helper.connection.recv()
-            code = helper.process.exitcode or 0
-            how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
             warn(
-                f"worker {helper.number} of the sweep {how}; the others go on. If memory is short, run fewer "
-                "(runtime.sweep_workers)"
+                f"worker {helper.number} of the sweep ended with exit code {helper.process.exitcode}; the others "
+                "continue without it. If memory is short, run fewer (runtime.sweep_workers)"
             )
             helpers.remove(helper)
             self.fail_trials(helper.name)

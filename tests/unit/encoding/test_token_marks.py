@@ -91,7 +91,7 @@ def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path, j
     train, dev = _overlapping_rows(320, seed=1), _overlapping_rows(120, seed=2)
     kinds = {shared: Classification(_task(shared), inputs.LABELS) for shared in ("plain", "marked")}
     scores = {
-        shared: fine_tune(job_of(kind, folder, train, dev, num_epochs=4, dropout_prob=0.0)).dev_scores["accuracy"]
+        shared: fine_tune(job_of(kind, folder, train, dev, num_epochs=4, dropout_prob=0.0)).dev.scores["accuracy"]
         for shared, kind in kinds.items()
     }
     assert scores["marked"] > 0.9

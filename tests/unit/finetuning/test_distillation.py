@@ -148,6 +148,6 @@ def test_rows_without_labels_teach_what_labels_do_not(encoder, inputs, job_of):
 
     distilled = replace(run, train=split(few), unlabelled=split(wrong))
     with_teacher, alone = fine_tune(distilled), fine_tune(run)
-    assert with_teacher.dev_scores["accuracy"] > max(0.9, alone.dev_scores["accuracy"])
+    assert with_teacher.dev.scores["accuracy"] > max(0.9, alone.dev.scores["accuracy"])
     again = fine_tune(distilled).model.state_dict()
     assert all(torch.equal(value, again[name]) for name, value in with_teacher.model.state_dict().items())

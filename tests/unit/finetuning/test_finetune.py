@@ -46,8 +46,8 @@ def same_weights(first, second):
 def test_a_run_learns_what_can_be_learnt(job, pairs):
     result = fine_tune(job(pairs=pairs, num_epochs=6))
     assert [check.epoch for check in result.checks] == [1, 2, 3, 4, 5, 6]
-    assert result.dev_scores == result.checks[-1].scores
-    assert result.dev_scores["accuracy"] > 0.9
+    assert result.dev.scores == result.checks[-1].scores
+    assert result.dev.scores["accuracy"] > 0.9
 
 
 def test_the_same_job_gives_the_same_weights_to_the_bit(job):
@@ -147,14 +147,14 @@ def epochs_seen(job, kind):
 def test_early_stopping_keeps_the_best_epoch_with_its_calibration(job, scripted):
     seen, result, calibrations = epochs_seen(job, scripted(0.5, 0.7, 0.6, 0.7, 0.9, 0.9))
     assert len(result.checks) == 4  # two epochs that are not better than the second (as good is not better)
-    assert result.dev_scores == {"accuracy": 0.7}
+    assert result.dev.scores == {"accuracy": 0.7}
     assert same_weights(weights(result), seen[1])
-    assert result.calibration == calibrations[1] != calibrations[3]
+    assert result.dev.calibration == calibrations[1] != calibrations[3]
 
 
 def test_a_score_that_is_no_number_is_the_worst(job, scripted):
     seen, result, _ = epochs_seen(job, scripted(float("nan"), 0.1, float("nan"), float("nan")))
-    assert result.dev_scores == {"accuracy": 0.1}
+    assert result.dev.scores == {"accuracy": 0.1}
     assert same_weights(weights(result), seen[1])
 
 
@@ -172,7 +172,7 @@ def test_looking_at_dev_in_the_middle_changes_nothing_and_is_told_in_order(job):
         (1.0, 3, True),
     ]
     assert tuple(told) == looked_at.checks
-    assert looked_at.dev_scores == undisturbed.dev_scores
+    assert looked_at.dev.scores == undisturbed.dev.scores
 
 
 @pytest.fixture(scope="module")

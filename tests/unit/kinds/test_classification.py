@@ -237,10 +237,10 @@ def random_rows(num_rows, seed):
 def test_a_run_learns_labels_by_themselves(kind, encoder, job_of):
     settings = {"num_epochs": 10, "learning_rate": 3e-3, "dropout_prob": 0.0}
     result = fine_tune(job_of(kind, encoder, random_rows(320, 1), random_rows(64, 2), **settings))
-    assert set(result.dev_scores) == {"accuracy", "macro_f1", "micro_f1"}
+    assert set(result.dev.scores) == {"accuracy", "macro_f1", "micro_f1"}
     # To give every row every label comes to two thirds.
-    assert result.dev_scores["micro_f1"] > 0.8
-    assert set(result.calibration) == {"threshold"}
+    assert result.dev.scores["micro_f1"] > 0.8
+    assert set(result.dev.calibration) == {"threshold"}
 
 
 def test_smoothing_moves_the_targets_of_binary_cross_entropy_towards_one_half(kind):

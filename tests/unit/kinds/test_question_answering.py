@@ -328,9 +328,9 @@ def test_a_small_model_learns_to_answer_and_where_there_is_no_answer(encoder, jo
     kind = QuestionAnswering(config(max_length=20, window_overlap=6, max_question_length=2), ())
     train, dev = (learnable(num_rows, seed=num_rows, answered=answered) for num_rows in (192, 64))
     result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=5, learning_rate=1e-2, dropout_prob=0.0))
-    assert (NO_ANSWER_THRESHOLD in result.calibration) == (answered < 1)
+    assert (NO_ANSWER_THRESHOLD in result.dev.calibration) == (answered < 1)
     names = ("has_answer_f1", "no_answer_f1") if answered < 1 else ("f1",)
-    assert all(result.dev_scores[name] > 0.8 for name in names)
+    assert all(result.dev.scores[name] > 0.8 for name in names)
 
 
 # SQuAD files: read, mended or refused, and split by article.

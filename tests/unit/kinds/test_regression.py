@@ -49,8 +49,8 @@ def test_a_run_learns_numbers(task, encoder, job_of, head):
     kind = task_kind(task(head=head), ())
     train, dev = (alike_rows(num_rows, seed, 1 if head == "linear" else 2) for num_rows, seed in ((256, 1), (64, 2)))
     result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=10, learning_rate=1e-2))
-    assert result.dev_scores["pearson"] > 0.8
-    assert result.dev_scores["spearman"] > 0.8
+    assert result.dev.scores["pearson"] > 0.8
+    assert result.dev.scores["spearman"] > 0.8
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])

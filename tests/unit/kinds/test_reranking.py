@@ -50,8 +50,8 @@ def test_it_learns_an_order_and_says_what_it_was_before(encoder, tokenizer, job_
     result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=6))
     predictions = kind.predict(result.model, kind.encode(dev, tokenizer), tiny.machine())
     before = kind.details(dev, predictions, {})["before"]
-    assert set(before) == set(result.dev_scores) == {"map", "mrr", "ndcg@10"}
-    assert before["map"] < 0.8 < 0.95 < result.dev_scores["map"]
+    assert set(before) == set(result.dev.scores) == {"map", "mrr", "ndcg@10"}
+    assert before["map"] < 0.8 < 0.95 < result.dev.scores["map"]
     assert not kind.is_degenerate(dev, predictions, {})
 
 

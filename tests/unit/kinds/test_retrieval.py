@@ -58,8 +58,8 @@ def test_it_learns_what_no_shared_word_tells(encoder, job_of, hard_negatives):
         fine_tune(job_of(kind, encoder, train, dev, dropout_prob=0.0, num_epochs=number, learning_rate=1e-2))
         for number in (0, 12)
     )
-    assert before.dev_scores["ndcg@10"] < 0.3
-    assert after.dev_scores["ndcg@10"] > 0.6
+    assert before.dev.scores["ndcg@10"] < 0.3
+    assert after.dev.scores["ndcg@10"] > 0.6
 
 
 @pytest.mark.parametrize("hard_negatives", ["bm25", "encoder"])

@@ -112,7 +112,7 @@ def test_a_run_learns_what_only_the_context_tells(encoder: Path, tokenizer: Toke
     }
     alone = max(scores["word_ngrams"], scores["majority"])
     assert scores["context_ngrams"] > alone + 0.1
-    assert fine_tune(job).dev_scores["accuracy"] > alone + 0.1
+    assert fine_tune(job).dev.scores["accuracy"] > alone + 0.1
 
 
 @pytest.fixture(scope="module")

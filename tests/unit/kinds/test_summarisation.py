@@ -184,7 +184,7 @@ def test_a_small_model_learns_to_choose(encoder, job_of):
     result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=6, learning_rate=1e-2, dropout_prob=0.0))
     [lead] = kind.baselines(BaselineInputs(kind=kind, train=None, dev=dev, tests={}))
     baseline = kind.scores(kind.statistics(dev, lead.predictions["dev"], {}))
-    assert result.dev_scores["rouge1"] > 0.95
+    assert result.dev.scores["rouge1"] > 0.95
     assert baseline["rouge1"] < 0.7
 
 

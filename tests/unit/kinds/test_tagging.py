@@ -145,7 +145,7 @@ def test_a_run_learns_and_the_baselines_are_strong(encoder: Path, job_of: Any) -
     assert 0.9 < by_word < by_window
     assert "threshold" not in window.settings
     job = job_of(kind, encoder, train, dev, num_epochs=4, learning_rate=1e-2)
-    assert fine_tune(job).dev_scores["accuracy"] > 0.9
+    assert fine_tune(job).dev.scores["accuracy"] > 0.9
 
 
 @pytest.fixture(scope="module")

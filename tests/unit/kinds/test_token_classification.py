@@ -74,7 +74,7 @@ def test_a_run_learns_what_can_be_learnt(encoder, job_of, head):
     result = fine_tune(job_of(tagging, encoder, train, dev, num_epochs=4, learning_rate=1e-2))
     baseline = tagging.baselines(BaselineInputs(kind=tagging, train=train, dev=dev, tests={}))[0]
     by_words = tagging.scores(tagging.statistics(dev, baseline.predictions["dev"], {}))["entity_f1"]
-    found = result.dev_scores["entity_f1"]
+    found = result.dev.scores["entity_f1"]
     # Words alone do not tell whether a continuation is of a person or of a place.
     assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
 
@@ -198,7 +198,7 @@ def test_marks_show_what_a_lower_casing_tokenizer_drops(encoder, job_of, word_ca
     tagging = kind(word_case=word_case)
     train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
     job = job_of(tagging, encoder, train, dev, num_epochs=4)
-    assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
+    assert low <= fine_tune(job).dev.scores["entity_f1"] <= high
 
 
 class TestOutsideMargin:

@@ -179,16 +179,6 @@ def test_a_trial_that_falls_silent_is_failed_even_if_it_never_gave_a_sign_of_lif
     assert states(study)[0] == "FAIL"
 
 
-def test_a_heartbeat_that_the_database_does_not_take_ends_nothing(url, monkeypatch):
-    storage = open_storage(url)
-
-    def fail(*_):
-        raise optuna.exceptions.StorageInternalError
-
-    monkeypatch.setattr(optuna.storages.RDBStorage, "record_heartbeat", fail)
-    storage.record_heartbeat(1)
-
-
 def test_a_database_that_cannot_be_used_is_one_error_that_says_how_to_resume(tmp_path):
     (tmp_path / "studies.db").write_bytes(b"not a database" * 100)
     url = f"sqlite:///{tmp_path}/studies.db"

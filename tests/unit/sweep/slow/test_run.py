@@ -312,8 +312,10 @@ def test_a_trial_whose_score_is_not_a_number_fails_and_the_sweep_continues(input
 
     def without_score(run, **options):
         outcome = train(run, **options)
-        scores = {name: float("nan") for name in outcome.dev_scores} if run.encoder == "random" else outcome.dev_scores
-        return dataclasses.replace(outcome, dev_scores=scores)
+        if run.encoder != "random":
+            return outcome
+        scores = dict.fromkeys(outcome.dev.scores, float("nan"))
+        return dataclasses.replace(outcome, dev=dataclasses.replace(outcome.dev, scores=scores))
 
     monkeypatch.setattr(workers, "fine_tune", without_score)
     run_sweep(job)
