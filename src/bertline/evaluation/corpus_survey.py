@@ -2,10 +2,8 @@
 
 import heapq
 import random
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from bertline.corpus.document import Document, label_of
@@ -16,8 +14,8 @@ from bertline.foundation.manifests import read_manifest
 NUM_RANDOM, NUM_FREQUENT, NUM_LONGEST = 20, 20, 5
 SHORT_CHARACTERS = 40
 """Longest sentence, in characters, that is counted among the frequent short ones."""
-# Sentences of each source and language, however many there are.
-_FEWEST_RANDOM, _FEWEST_SCRIPT_SAMPLES = 3, 200
+# Random sentences of each source and language, however many there are.
+_FEWEST_RANDOM = 3
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -38,8 +36,6 @@ class SurveyedPart:
     words_per_sentence: Counter[int] = field(default_factory=Counter)
     """Sentences by their number of words."""
     sentences_per_document: Counter[int] = field(default_factory=Counter)
-    scripts: Counter[str] = field(default_factory=Counter)
-    """Letters of a sample of sentences by script, such as `LATIN`."""
     short: Counter[str] = field(default_factory=Counter)
     """Short sentences with how often they occur."""
     longest: list[tuple[int, int, ShownSentence]] = field(default_factory=list)
@@ -51,7 +47,7 @@ class SurveyedPart:
         few = sum(number for length, number in self.words_per_sentence.items() if length <= 2)
         return few / max(1, self.sentences)
 
-    def add(self, document: Document, position: int, chosen: set[int], every: int, most_counted: int) -> None:
+    def add(self, document: Document, position: int, chosen: set[int], most_counted: int) -> None:
         """Consider a document whose first sentence is at a position of this part."""
         self.sentences_per_document[len(document.sentences)] += 1
         for place, text in enumerate(document.sentences, position):
@@ -63,8 +59,6 @@ class SurveyedPart:
                 (heapq.heappush if len(self.longest) < NUM_LONGEST else heapq.heappushpop)(self.longest, entry)
             if place in chosen:
                 self.random.append(ShownSentence(document.id, text))
-            if place % every == 0:
-                self.scripts.update(map(script_of, filter(str.isalpha, text)))
         if len(self.short) > most_counted:  # what occurred once so far is not among the most frequent of a large corpus
             self.short = Counter({text: number for text, number in self.short.items() if number > 1})
 
@@ -92,7 +86,6 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
         sizes = {"": sum(manifest["counts"][split]["sentences"] for split in SPLITS)}
     parts = {label: SurveyedPart(sentences=total) for label, total in sizes.items()}
     num_random = max(_FEWEST_RANDOM, NUM_RANDOM // len(parts))
-    num_scripts = max(_FEWEST_SCRIPT_SAMPLES, 4_000 // len(parts))
     chosen = {
         label: set(random.Random(seed).sample(range(total), min(num_random, total))) for label, total in sizes.items()
     }
@@ -100,13 +93,12 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
     for split in SPLITS:
         for document in read_documents(folder, split):
             label = label_of(document.id) if len(parts) > 1 else ""
-            every = max(1, sizes[label] // num_scripts)
-            parts[label].add(document, positions[label], chosen[label], every, 400_000 // len(parts))
+            parts[label].add(document, positions[label], chosen[label], 400_000 // len(parts))
             positions[label] += len(document.sentences)
     whole = SurveyedPart(sentences=sum(sizes.values()))
     for part in parts.values():
         whole.random += part.random
-        for name in ("words_per_sentence", "sentences_per_document", "scripts", "short"):
+        for name in ("words_per_sentence", "sentences_per_document", "short"):
             getattr(whole, name).update(getattr(part, name))
     frequent = [(-number, text) for text, number in whole.short.items() if number > 1]
     longest = sorted((entry for part in parts.values() for entry in part.longest), reverse=True)
@@ -119,16 +111,6 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
         ],
         longest=[sentence for _, _, sentence in longest[:NUM_LONGEST]],
     )
-
-
-@cache
-def script_of(letter: str) -> str:
-    """Return the script of a letter by its name.
-
-    >>> script_of("a"), script_of("я"), script_of("字")
-    ('LATIN', 'CYRILLIC', 'CJK')
-    """
-    return unicodedata.name(letter, "OTHER").split(" ")[0].split("-")[0]
 
 
 def doubling_bins(counts: Counter[int]) -> list[tuple[str, float]]:

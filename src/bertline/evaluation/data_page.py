@@ -1,6 +1,5 @@
 """The data page: what was kept and dropped of the text, and how the vocabulary fits it, to be read before training."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,14 +58,11 @@ def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> N
 
 
 def _corpus_charts(survey: CorpusSurvey) -> list[Captioned]:
-    whole = survey.whole
-    scripts = [(name.title(), float(number)) for name, number in whole.scripts.most_common(8)]
     charts = [
-        ("sentences", doubling_bins(whole.words_per_sentence), "Sentences by number of words."),
-        ("documents", doubling_bins(whole.sentences_per_document), "Documents by number of sentences."),
-        ("letters", scripts, "Letters of a sample of sentences, by script."),
+        ("sentences", doubling_bins(survey.whole.words_per_sentence), "Sentences by number of words."),
+        ("documents", doubling_bins(survey.whole.sentences_per_document), "Documents by number of sentences."),
     ]
-    return [Captioned(name, bar_chart(bars, name=name), caption) for name, bars, caption in charts if bars]
+    return [Captioned(name, bar_chart(bars, name=name), caption) for name, bars, caption in charts]
 
 
 def _part_row(label: str, part: SurveyedPart) -> list[str]:
@@ -80,19 +76,7 @@ def _part_row(label: str, part: SurveyedPart) -> list[str]:
         count(most),
         percent(part.share_of_few_words),
         f"{part.sentences / max(1, part.sentences_per_document.total()):.1f}",
-        _main_scripts(part.scripts),
     ]
-
-
-def _main_scripts(scripts: Counter[str]) -> str:
-    """Return the most frequent scripts with their shares of the letters.
-
-    >>> _main_scripts(Counter(LATIN=75, CYRILLIC=24, GREEK=1))
-    'Latin 75.0 %, Cyrillic 24.0 %'
-    """
-    total = max(1, scripts.total())
-    most = [(name, number) for name, number in scripts.most_common(3) if number / total >= 0.02]
-    return ", ".join(f"{name.title()} {percent(number / total)}" for name, number in most)
 
 
 def _sources(found: Mapping[str, Any] | None) -> dict[str, list[list[str]]] | None:
