@@ -6,18 +6,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.sweep.fusion import Fusion, RankPlaces
+from bertline.sweep.fusion import fused
 
 
-def dense(fusion: Fusion, encoder: np.ndarray, bm25: np.ndarray, num_documents: int) -> list[list[int]]:
+def dense(encoder: np.ndarray, bm25: np.ndarray, num_documents: int, k: int, weight: float) -> list[list[int]]:
     """Reciprocal rank fusion as the paper writes it: a score for each document of the collection."""
     orders = []
     for rankings in zip(encoder.tolist(), bm25.tolist(), strict=True):
         scores = dict.fromkeys(range(num_documents), 0.0)
-        for ranking, weight in zip(rankings, (fusion.weight, 1 - fusion.weight), strict=True):
+        for ranking, share in zip(rankings, (weight, 1 - weight), strict=True):
             for place, document in enumerate(ranking):
                 if document >= 0:
-                    scores[document] += weight / (fusion.k + place + 1)
+                    scores[document] += share / (k + place + 1)
         found = sorted((document for document in scores if scores[document] > 0), key=lambda d: (-scores[d], d))
         orders.append(found)
     return orders
@@ -37,11 +37,11 @@ def test_fusion_gives_the_order_of_the_scores_of_all_documents(data):
         return np.array(rows)
 
     encoder, bm25 = rankings(), rankings()
-    fusion = Fusion(k=data.draw(st.sampled_from([1, 5, 60])), weight=data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])))
-    found = fusion(RankPlaces.of(encoder, bm25), num_documents)
+    k, weight = data.draw(st.sampled_from([1, 5, 60])), data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    found = fused(encoder, bm25, num_documents, k=k, weight=weight)
     assert found.documents.shape == found.scores.shape == (num_queries, num_documents)
     for documents, scores, expected in zip(
-        found.documents.tolist(), found.scores, dense(fusion, encoder, bm25, num_documents), strict=True
+        found.documents.tolist(), found.scores, dense(encoder, bm25, num_documents, k, weight), strict=True
     ):
         assert documents == [*expected, *[-1] * (num_documents - len(expected))]
         assert (np.isfinite(scores) == (np.array(documents) >= 0)).all()
