@@ -22,7 +22,7 @@ def config(path: str) -> object:
     return TableCorpusConfig(
         kind="jsonl", path=path, text_column="text", group_column=None, on_undecodable="fail", validation_fraction=0.1,
         split_seed=0, deduplicate="paragraph", min_document_characters=1,
-        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+        sentences=LearnedConfig(kind="learned", abbreviations=()),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from reading import TextCorpusConfig, read
 
 COMMON = {
     "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none",
-    "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+    "sentences": LearnedConfig(kind="learned", abbreviations=()),
 }  # fmt: skip
 WORDS = st.lists(st.sampled_from(["Dr.", "a.", "The", "end.", '"No!"', "e.g.", "3.5", "(See", "X.", "it)", "…", "?"]))
 DOCSTRING_LINES = st.lists(

@@ -29,7 +29,7 @@ from reading import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConf
 
 COMMON = {
     "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none",
-    "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+    "sentences": LearnedConfig(kind="learned", abbreviations=()),
     "min_document_characters": 1,
 }  # fmt: skip
 TEXT = "Der Weg führt über die Brücke.\n\nCHAPTER II\nEr kehrt zurück: 東京.\n"

@@ -58,7 +58,7 @@ def corpus_config(text: Path) -> Any:
     return TextCorpusConfig(
         kind="text", path=str(text), document="blank_line", document_start=None, encoding="utf-8",
         validation_fraction=0.1, split_seed=0, deduplicate="paragraph", min_document_characters=20,
-        on_undecodable="fail", sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+        on_undecodable="fail", sentences=LearnedConfig(kind="learned", abbreviations=()),
         near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),
         cleaning=CleaningConfig(fix_mojibake=True, join_hyphens=True, markup="remove", repeated_lines=50),
     )  # fmt: skip

@@ -20,7 +20,7 @@ from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import KeyWriter
 from bertline.corpus.reader import CorpusSettings
 from bertline.corpus.sentences.learned import nothing_learned
-from bertline.corpus.sentences.splitter import Headings, Knowledge, Splitter, place_headings
+from bertline.corpus.sentences.splitter import Knowledge, Splitter
 from bertline.corpus.storage import read_batches, write_batches
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
@@ -121,12 +121,7 @@ class Preparation:
         if cleaning.fix_mojibake or cleaning.join_hyphens or cleaning.markup != "keep" or self.repeated:
             lines = read_repeated_lines(self.repeated)
             documents = drops.run(partial(clean_document, config=cleaning, repeated=lines), documents)
-        split = partial(
-            split_document,
-            splitter=config.sentences.splitter(knowledge),
-            headings=config.sentences.headings,
-            unit=config.deduplicate,
-        )
+        split = partial(split_document, splitter=config.sentences.splitter(knowledge), unit=config.deduplicate)
         prepared = drops.run(split, documents)
         if self.needles is not None:
             needles = read_needles(self.needles)
@@ -155,11 +150,7 @@ def read_prepared(folder: Path) -> Iterator[PreparedDocument]:
 
 
 def split_document(
-    document: SourceDocument,
-    *,
-    splitter: Splitter,
-    headings: Headings = "stay",
-    unit: Literal["document", "paragraph", "none"] = "none",
+    document: SourceDocument, *, splitter: Splitter, unit: Literal["document", "paragraph", "none"] = "none"
 ) -> tuple[PreparedDocument | None, list[Dropped]]:
     """Clean a document and split it into sentences; the keys are those of the `unit`."""
     texts = [text for text in map(clean, document.paragraphs) if text]
@@ -167,15 +158,13 @@ def split_document(
     if splitter.keeps_lines:
         lines = (map(clean, paragraph.splitlines()) for paragraph in document.paragraphs)
         texts = [text for text in ("\n".join(filter(None, part)) for part in lines) if text]
-    split, left_out = place_headings([(text, splitter.split(text)) for text in texts], headings)
-    keys = tuple(duplicate_key(text) for text, _ in split) if unit == "paragraph" else (key,) * (unit == "document")
+    keys = tuple(map(duplicate_key, texts)) if unit == "paragraph" else (key,) * (unit == "document")
     # Without a group from the source, the key is the group, so that equal texts are in the same split.
     name, group = clean(document.id), clean(document.group) or key.hex()
-    dropped = [Dropped("paragraphs/heading", name, heading) for heading in left_out]
-    if not split:
-        return None, [*dropped, Dropped("documents/empty", name)]
-    paragraphs = tuple(tuple(sentences) for _, sentences in split)
-    return PreparedDocument(name, group, document.split, paragraphs, keys), dropped
+    if not texts:
+        return None, [Dropped("documents/empty", name)]
+    paragraphs = tuple(tuple(splitter.split(text)) for text in texts)
+    return PreparedDocument(name, group, document.split, paragraphs, keys), []
 
 
 def _encodable(document: SourceDocument) -> SourceDocument:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, OnUndecodable, Part, find_files, naming, refuse_changed, shards_of
 from bertline.corpus.sentences.learned import LearnedConfig
-from bertline.corpus.sentences.splitter import LinesConfig, RegexConfig
+from bertline.corpus.sentences.splitter import LinesConfig
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.checked import (
     Checked,
@@ -25,7 +25,7 @@ from bertline.foundation.checked import (
 
 _SMALL_SHARD_BYTES, _MANY_SHARDS = 4_000_000, 16
 
-SentencesConfig = LearnedConfig | LinesConfig | RegexConfig
+SentencesConfig = LearnedConfig | LinesConfig
 """The kinds of sentence splitting: a new one is a file of `corpus/sentences` and a name here."""
 
 

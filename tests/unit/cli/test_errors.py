@@ -115,13 +115,13 @@ def test_an_entry_of_a_list_is_named_by_its_number_and_saved_with_its_list() -> 
 
 @pytest.mark.parametrize("recipe", [("pipelines/corpus.py",), ("bertline", "configure")])
 def test_a_value_that_hydra_cannot_read_is_shown_with_its_quotes(recipe: tuple[str, ...]) -> None:
-    given = "corpus.sentences.pattern=[.;]("
-    error = error_of(*recipe, "corpus=text", "corpus/sentences=regex", given)
+    given = "corpus.document_start=[.;]("
+    error = error_of(*recipe, "corpus=text", "corpus.document=regex", given)
     assert error.startswith(f"error: {given} cannot be read: ")
     written = re.search(r'of the shell: "(.*)"$', error)
     assert written is not None
     (parsed,) = OverridesParser.create().parse_overrides([written[1]])
-    assert (parsed.key_or_group, parsed.value()) == ("corpus.sentences.pattern", "[.;](")
+    assert (parsed.key_or_group, parsed.value()) == ("corpus.document_start", "[.;](")
 
 
 def test_a_choice_that_does_not_exist_is_answered_with_those_that_do() -> None:

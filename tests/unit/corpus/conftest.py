@@ -13,7 +13,7 @@ from reading import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConf
 
 COMMON = {
     "validation_fraction": 0.2, "split_seed": 0, "deduplicate": "document", "min_document_characters": 1,
-    "on_undecodable": "fail", "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+    "on_undecodable": "fail", "sentences": LearnedConfig(kind="learned", abbreviations=()),
 }  # fmt: skip
 PLAIN_TEXT = {"document": "file", "document_start": None, "encoding": "utf-8"}
 

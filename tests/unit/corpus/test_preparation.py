@@ -66,7 +66,7 @@ def test_the_split_follows_the_group_and_comes_near_the_fraction(text_config: Ma
     sides = {}
     for number in range(2000):
         batch = [SourceDocument(f"{number}.{part}", f"group {number}", (f"Text {part}.",)) for part in range(2)]
-        prepared = [split_document(one, splitter=LinesConfig(kind="lines", headings="stay"))[0] for one in batch]
+        prepared = [split_document(one, splitter=LinesConfig(kind="lines"))[0] for one in batch]
         first, second = (split_of(document, config) for document in prepared if document is not None)
         assert first == second
         sides[number] = first

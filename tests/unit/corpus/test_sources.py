@@ -19,7 +19,7 @@ Make = Callable[..., SourcesCorpusConfig]
 SETTINGS: dict[str, Any] = {
     "kind": "sources", "language_exponent": None, "sampling_seed": 0, "validation_fraction": 0.2, "split_seed": 0,
     "deduplicate": "document", "min_document_characters": 1,
-    "sentences": {"kind": "learned", "headings": "stay", "abbreviations": []},
+    "sentences": {"kind": "learned", "abbreviations": []},
 }  # fmt: skip
 
 

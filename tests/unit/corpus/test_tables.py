@@ -23,7 +23,7 @@ def hub_config(name: str, **changes: object) -> HubCorpusConfig:
     fields: dict = {"text_column": "text", "group_column": None, "subset": None, "split": "train"}
     fields |= {
         "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "min_document_characters": 1,
-        "on_undecodable": "fail", "sentences": LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+        "on_undecodable": "fail", "sentences": LearnedConfig(kind="learned", abbreviations=()),
     }  # fmt: skip
     return HubCorpusConfig(kind="hub", name=name, **fields | changes)
 

@@ -24,7 +24,7 @@ def docs_corpus_config() -> PythonDocsCorpusConfig:
     return PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.2, split_seed=0, deduplicate="paragraph",
         min_document_characters=1, on_undecodable="skip",
-        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+        sentences=LearnedConfig(kind="learned", abbreviations=()),
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def build(tmp_path: Path, *, num_workers: int = 1) -> Path:
         kind="text", path=str(tmp_path / "text"), document="file", document_start=None,
         encoding="utf-8", validation_fraction=0.2,
         split_seed=0, deduplicate="document", min_document_characters=20, on_undecodable="fail",
-        sentences=LearnedConfig(kind="learned", headings="stay", abbreviations=()),
+        sentences=LearnedConfig(kind="learned", abbreviations=()),
         near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),
     )  # fmt: skip
     build_corpus(config, tmp_path / "corpus", num_workers)
@@ -101,7 +101,7 @@ def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Pat
         SourcesCorpusConfig,
         {"kind": "sources", "language_exponent": None, "sampling_seed": 0, "validation_fraction": 0.2, "split_seed": 0,
          "deduplicate": "document", "min_document_characters": 20, "sources": sources,
-         "sentences": {"kind": "learned", "headings": "stay", "abbreviations": []}},
+         "sentences": {"kind": "learned", "abbreviations": []}},
         where="corpus",
     )  # fmt: skip
     corpus = tmp_path / "corpus"

@@ -1,4 +1,4 @@
-"""Sentence splitting: by what is learned from the corpus itself, by lines, or by a pattern."""
+"""Sentence splitting: by what is learned from the corpus itself, or by lines."""
 
 from bertline.corpus.sentences.learned import split_sentences
 

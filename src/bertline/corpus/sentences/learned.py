@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.corpus.document import distinct_stretches
-from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, Knowledge, SentenceSettings, cut_at
+from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, Knowledge, cut_at
 from bertline.foundation.seeds import unit_interval
 
 # Words that are known before any text is read: abbreviations of several languages, and beginnings of sentences.
@@ -340,10 +340,11 @@ def sampled_batches(num_batches: Sequence[int]) -> list[list[int]]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LearnedConfig(SentenceSettings):
+class LearnedConfig:
     """Abbreviations and beginnings of sentences are learned from the corpus itself, in any language."""
 
     learns: ClassVar[bool] = True
+    """Whether the words of the corpus are counted first."""
     kind: Literal["learned"]
     abbreviations: tuple[str, ...]
     """Abbreviations of your own, with or without their full stop: none of them ends a sentence."""
