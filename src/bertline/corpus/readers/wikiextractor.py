@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertline.corpus.document import Dropped, SourceDocument
-from bertline.corpus.files import Part, fault
+from bertline.corpus.files import Part
 from bertline.corpus.lines import Line, read_lines
 from bertline.corpus.reader import FilesReader
 from bertline.foundation.errors import DataError
@@ -33,7 +33,6 @@ class WikiExtractorReader(FilesReader):
         """
         head: re.Match[str] | None = None
         body: list[Line] = []
-        ids: set[str] = set()
         begun = False
         for line in read_lines(part, self.encoding, self.on_undecodable):
             if isinstance(line, Dropped):
@@ -54,12 +53,7 @@ class WikiExtractorReader(FilesReader):
                         "Run WikiExtractor again for this file, or take the line out."
                     )
             elif text == "</doc>":
-                if head["id"] in ids:
-                    problem = f"the article that ends in line {line.number} has the id {head['id']!r} of an earlier one"
-                    yield fault(part, self.on_undecodable, "documents/duplicate_id", problem, "Take one of them out")
-                else:
-                    ids.add(head["id"])
-                    yield from _article(part, head, body)
+                yield from _article(part, head, body)
                 head = None
             else:
                 body.append(line)

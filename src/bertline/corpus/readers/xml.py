@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Literal
@@ -14,23 +13,19 @@ from bertline.corpus.files import TORN, Part, fault, opened, torn
 from bertline.corpus.reader import FilesReader
 
 _CHUNK_BYTES = 1 << 16
-_MAX_DEPTH = 1_000
 _MAX_DOCUMENT_CHARACTERS = 200_000_000
-_SHOWN_ELEMENTS = 5
 
 
 class RefusedXmlError(ValueError):
-    """XML that is well-formed and not read: it declares entities, is nested too deeply, or a document is too long."""
+    """XML that is well-formed and not read: it declares entities, or a document is too long."""
 
 
 @dataclass(slots=True)
 class XmlDocument:
     """A document with its paragraphs."""
 
-    line: int
-    """Line of the file where it begins, from 1."""
-    id: str | None
-    """Its attribute `xml:id` or `id`."""
+    name: str
+    """Its attribute `xml:id` or `id`, else the line of the file where it begins, from 1."""
     paragraphs: list[str] = field(default_factory=list)
     """With the line breaks of the file, which `corpus/sentences=lines` splits at."""
 
@@ -42,7 +37,7 @@ class _Builder:
     other files; those that HTML names, in files with a DTD that is not read, become their characters.
     """
 
-    def __init__(self, paths: XmlReader, outside: Counter[str]) -> None:
+    def __init__(self, paths: XmlReader) -> None:
         self.finished: list[XmlDocument] = []
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
@@ -52,7 +47,6 @@ class _Builder:
         self.parser.SkippedEntityHandler = self._skipped_entity
         self.parser.EntityDeclHandler = self._entity
         self._paths = paths
-        self._outside = outside
         self._stack: list[str] = []
         # How many of the open elements have each role.
         self._in_paragraph = self._in_ignored = 0
@@ -74,12 +68,10 @@ class _Builder:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._stack.append(name.rpartition(":")[2])
         depth = len(self._stack)
-        if depth > _MAX_DEPTH:
-            raise RefusedXmlError(f"elements are nested over {_MAX_DEPTH:,} deep in {self._place()}")
         wanted = self._paths.document
         if self._document is None and (self._ends_with(wanted) if wanted is not None else depth == 1):
-            name_of_it = attributes.get("xml:id", attributes.get("id"))
-            self._document = XmlDocument(self.parser.CurrentLineNumber, name_of_it)
+            line = str(self.parser.CurrentLineNumber)
+            self._document = XmlDocument(attributes.get("xml:id", attributes.get("id", line)))
             self._document_depth = depth
             self._characters = 0
         self._in_ignored += any(map(self._ends_with, self._paths.ignored))
@@ -102,10 +94,7 @@ class _Builder:
         self._stack.pop()
 
     def _text(self, text: str) -> None:
-        if self._document is None or self._in_ignored:
-            return
-        if not self._in_paragraph:
-            self._outside[self._stack[-1]] += len(text.strip())
+        if self._document is None or self._in_ignored or not self._in_paragraph:
             return
         self._buffer.append(text)
         self._characters += len(text)
@@ -167,20 +156,13 @@ class XmlReader(FilesReader):
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
         """Read the documents of a file up to its end or its first fault."""
-        outside: Counter[str] = Counter()
-        whole, found, policy = self.document is None, 0, self.on_undecodable
-        ids: set[str] = set()
+        policy, has_paragraphs = self.on_undecodable, False
         try:
             with opened(part) as handle:
-                for document in _Builder(self, outside).documents(handle):
-                    if document.id is not None and document.id in ids:
-                        problem = f"the document of line {document.line} has the id {document.id!r} of an earlier one"
-                        yield fault(part, policy, "documents/duplicate_id", problem, "Take one of them out")
-                        continue
-                    if document.id is not None:
-                        ids.add(document.id)
-                    found += bool(document.paragraphs)
-                    name = part.name if whole else f"{part.name}:{document.id or document.line}"
+                for document in _Builder(self).documents(handle):
+                    has_paragraphs = has_paragraphs or bool(document.paragraphs)
+                    whole = self.document is None
+                    name = part.name if whole else f"{part.name}:{document.name}"
                     yield SourceDocument(name, part.name if whole else "", tuple(document.paragraphs))
         except expat.ExpatError as error:
             yield fault(part, policy, "files/not_xml", f"not well-formed XML ({error})", "Mend it")
@@ -191,8 +173,6 @@ class XmlReader(FilesReader):
             yield fault(part, policy, "files/undecodable", problem, "Convert it to UTF-8")
         except (*TORN, OSError) as error:
             yield torn(part, policy, error)
-        if not found:
-            elements = ", ".join(f"{name} {count:,}" for name, count in outside.most_common(_SHOWN_ELEMENTS))
+        if not has_paragraphs:
             asked = f"corpus.document={self.document}, corpus.paragraphs=[{','.join(self.paragraphs)}]"
-            note = f"no paragraph found ({asked}); characters by element that are in none: {elements or 'no text'}"
-            yield Dropped("files/without_paragraphs", part.name, f"elements with text: {elements or 'none'}", note=note)
+            yield Dropped("files/without_paragraphs", part.name, note=f"no paragraph found ({asked})")
