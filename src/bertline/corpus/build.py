@@ -39,8 +39,6 @@ from bertline.foundation.progress import said_once
 
 SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""
-# Sentences below which the share of stubs says nothing.
-_FEWEST_JUDGED = 1_000
 _WORDS, _KNOWLEDGE = "words.json", "knowledge.json"
 _WORD_COUNTS = TypeAdapter(WordCounts)
 
@@ -99,7 +97,7 @@ def build_corpus(
         ]
         drops = sum_of_drops([*unread, *parts], several=several)
         counts = {split: _sum(one["counts"][split] for one in written.counts) for split in SPLITS}
-        _refuse(config, python_docs, counts, drops["counts"], written)
+        _refuse(config, python_docs, counts, drops["counts"])
         content = {
             "source": config.kind,
             "counts": {split: {name: counts[split][name] for name in COUNTS} for split in SPLITS},
@@ -218,12 +216,8 @@ def _moved(config: CorpusConfig, steps: Steps, selection: Selection, written: Ma
     if is_enough or isinstance(config, PythonDocsCorpusConfig) or not any(counts.values()):
         return frozenset()
     _, full = sorted(SPLITS, key=counts.__getitem__)
-    groups: dict[str, tuple[int, str]] = {}
-    for one in steps.run("groups", partial(selection.groups, split=full), range(len(written.counts))).counts:
-        for name, (number, first) in one["groups"].items():
-            before, first = groups.get(name, (0, first))
-            groups[name] = (before + number, first)
-    return groups_to_move(config, counts, groups)
+    made = steps.run("groups", partial(selection.groups, split=full), range(len(written.counts)))
+    return groups_to_move(config, counts, _sum(one["groups"] for one in made.counts))
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
@@ -251,9 +245,8 @@ def _refuse(
     python_docs: PythonDocsConfig,
     counts: Mapping[Split, Counter[str]],
     dropped: Mapping[str, int],
-    written: Made,
 ) -> None:
-    """Stop where nothing is left, or all of it is in one split, or too many sentences are one word."""
+    """Stop where nothing is left, or all of it is in one split."""
     if not any(counts.values()):
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped.items())
         raise DataError(
@@ -267,14 +260,3 @@ def _refuse(
             "groups of modules all hash to one side of held_out_fraction "
             f"({python_docs.held_out_fraction}). Choose another python_docs.split_seed, or more packages."
         )
-    sentences = sum(of_split["sentences"] for of_split in counts.values())
-    share = sum(one["stubs"] for one in written.counts) / sentences
-    if config.max_stub_fraction is None or sentences < _FEWEST_JUDGED or share <= config.max_stub_fraction:
-        return
-    most = _sum(one["most_stubs"] for one in written.counts).most_common(3)
-    frequent = ", ".join(f"{text[:40]!r} ({times:,} times)" for text, times in most)
-    raise DataError(
-        f"{share:.1%} of {sentences:,} sentences are one word, most often {frequent}; corpus.max_stub_fraction is "
-        f"{config.max_stub_fraction}. Wrongly split text looks like this. Look at the page that python "
-        "pipelines/corpus.py corpus.max_stub_fraction=null writes; keep such text with corpus.max_stub_fraction=null."
-    )

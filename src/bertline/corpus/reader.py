@@ -74,8 +74,6 @@ class CorpusSettings(Checked):
     """What is changed in the text before it is split into sentences."""
     decontaminate: tuple[UserPath, ...] = ()
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""
-    max_stub_fraction: PositiveFraction | None = None
-    """Largest share of sentences of one word, in (0, 1], judged from 1,000 sentences on; more stop the stage."""
     min_document_characters: NonNegativeInt
     """Minimum document length in characters; shorter documents are dropped and counted."""
     sentences: SentencesConfig

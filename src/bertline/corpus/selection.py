@@ -3,7 +3,6 @@
 A split with too few documents gets some of the other one.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,17 +12,16 @@ from bertline.corpus.document import Document, Dropped, Split, copy_id, label_of
 from bertline.corpus.preparation import PreparedDocument, in_batches, read_prepared
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import losers_of, near_duplicates_of, write_signatures
-from bertline.corpus.quality.word_hashes import is_stub
 from bertline.corpus.reader import CorpusSettings
 from bertline.corpus.sources import num_copies
 from bertline.corpus.storage import ShardWriter
 from bertline.foundation.engine import Counts
 from bertline.foundation.errors import DataError
+from bertline.foundation.formats import number_of
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import unit_interval
 
 COUNTS = ("documents", "sentences", "characters", "words")
-_SHOWN_STUBS = 100
 SPLITS: tuple[Split, Split] = ("train", "validation")
 FEWEST_DOCUMENTS = 2
 """Documents of a split from which sentence pairs can be made: a random second segment comes from another document."""
@@ -32,7 +30,6 @@ MORE_DOCUMENTS = (
     "smaller element in corpus.document, of tables corpus.group_column=null"
 )
 """What helps where a text has too few documents or groups."""
-_HASH = re.compile("[0-9a-f]{24}")
 _NEAREST = 16
 Selected = tuple[PreparedDocument | None, list[Dropped]]
 
@@ -71,12 +68,12 @@ class Selection:
         return {"by_label": by_label}
 
     def groups(self, shard: int, out: Path, *, split: Split) -> Counts:
-        """Return the groups of a split that are nearest to the other one: documents, and the id of the first one."""
-        groups: dict[str, tuple[int, str]] = {}
-        for document in self._selected(shard, Drops()):
-            if split_of(document, self.config) == split and self._copies(document.id):
-                number, first = groups.get(document.group, (0, document.id))
-                groups[document.group] = (number + 1, first)
+        """Return the groups of a split that are nearest to the other one, with their numbers of documents."""
+        groups = Counter(
+            document.group
+            for document in self._selected(shard, Drops())
+            if split_of(document, self.config) == split and self._copies(document.id)
+        )
         return {"groups": {name: groups[name] for name in nearest_first(groups, split, self.config.split_seed)}}
 
     def write(self, shard: int, out: Path) -> Counts:
@@ -86,7 +83,6 @@ class Selection:
         counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
         by_label: defaultdict[str, Counter[str]] = defaultdict(Counter)
         different: Counter[str] = Counter()
-        stubs: Counter[str] = Counter()
         for document in self._selected(shard, drops):
             split, sentences = split_of(document, self.config, self.moved), document.sentences
             copies = self._copies(document.id)
@@ -106,16 +102,12 @@ class Selection:
             for name, size in zip(COUNTS, sizes, strict=True):
                 counts[split][name] += size
                 of_label[f"{split}/{name}"] = of_label.get(f"{split}/{name}", 0) + size
-            for sentence in filter(is_stub, sentences):
-                stubs[sentence] += copies
         for writer in writers.values():
             writer.close()
         return {
             "counts": {split: +counts[split] for split in SPLITS},
             "by_label": {label: +counts for label, counts in by_label.items()},
             "different": {split: different[split] for split in SPLITS},
-            "stubs": stubs.total(),
-            "most_stubs": dict(stubs.most_common(_SHOWN_STUBS)),
             "drops": drops.content(),
         }
 
@@ -178,39 +170,32 @@ def nearest_first(groups: Iterable[str], split: Split, seed: int) -> list[str]:
     return sorted(key, key=key.__getitem__, reverse=split == "validation")[:_NEAREST]
 
 
-def groups_to_move(
-    config: CorpusSettings, counts: Mapping[Split, int], groups: Mapping[str, tuple[int, str]]
-) -> frozenset[str]:
+def groups_to_move(config: CorpusSettings, counts: Mapping[Split, int], groups: Mapping[str, int]) -> frozenset[str]:
     """Return the groups that the split with too few documents gets of the other one, nearest first.
 
     Args:
         counts: Number of documents of each split, without copies.
-        groups: The nearest groups of the larger split, with their numbers of documents and the id of the first one.
+        groups: The nearest groups of the larger split, with their numbers of documents.
 
     Raises:
         DataError: There is only one group, and so nothing for the other split.
     """
     few, full = sorted(SPLITS, key=counts.__getitem__)
     here, there = counts[few], counts[full]
-    # A document without a group has a hash for one, which nobody knows.
-    names = {group: first if _HASH.fullmatch(group) else group for group, (_, first) in groups.items()}
     if here == 0 and len(groups) == 1:
         raise DataError(
-            f"The corpus cannot be split into train and validation: all text is in one group "
-            f"({next(iter(names.values()))!r}). {MORE_DOCUMENTS}."
+            f"The corpus cannot be split into train and validation: all text is in one group ({next(iter(groups))!r}). "
+            f"{MORE_DOCUMENTS}."
         )
-    shortage = f"{here} document{'s' * (here != 1)} fell into {few}"
-    asked = f"corpus.validation_fraction is {config.validation_fraction}, sentence pairs need {FEWEST_DOCUMENTS}"
     moved: list[str] = []
     # Groups that hold most of the documents only where there is nothing else for an empty split.
     nearest = nearest_first(groups, full, config.split_seed)
-    for group in sorted(nearest, key=lambda name: groups[name][0] > there / 2):
-        number = groups[group][0]
+    for group in sorted(nearest, key=lambda name: groups[name] > there / 2):
+        number = groups[group]
         if here < FEWEST_DOCUMENTS and (here == 0 or there - number >= max(FEWEST_DOCUMENTS, here)):
             moved.append(group)
             here, there = here + number, there - number
-    if moved:
-        warn(f"{shortage} ({asked}); moved there: {', '.join(repr(names[group]) for group in moved)}.")
-    else:
-        warn(f"{shortage} ({asked}), and {full} has none to spare. Give more files or smaller documents.")
+    shortage = f"{number_of(counts[few], 'document')} fell into {few}, sentence pairs need {FEWEST_DOCUMENTS}"
+    fraction = f"corpus.validation_fraction is {config.validation_fraction}"
+    warn(f"{shortage} ({fraction}); moved there: {here - counts[few]} of {full}.")
     return frozenset(moved)

@@ -26,12 +26,10 @@ from typing import Any, Literal
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.files import InputShard, Part, shards_of
 from bertline.corpus.reader import CorpusSettings, ReadingSettings
-from bertline.corpus.storage import KIND
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.demo.prose import Prose, prose_paragraphs
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.foundation.files import kept_json, read_json
-from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.files import kept_json
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.seeds import unit_interval
 
@@ -211,28 +209,6 @@ def package_versions(config: PythonDocsConfig) -> dict[str, str]:
         else:
             versions[package.module] = metadata.version(package.distribution).split("+")[0]
     return versions
-
-
-def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
-    """Raise an error if a corpus of docstrings was built from other package versions than the installed ones.
-
-    Nothing is checked if the folder has no manifest or is of another kind, nor are packages that are not in the corpus.
-    """
-    path = corpus / MANIFEST_NAME
-    manifest = read_json(path) if path.exists() else {}
-    made_from = manifest.get("packages", {}) if manifest.get("kind") == KIND else {}
-    here = package_versions(config)
-    changed = {name: version for name, version in made_from.items() if here.get(name, version) != version}
-    if not changed:
-        return
-    distributions = {package.module: package.distribution or package.module for package in config.packages}
-    changes = ", ".join(f"{distributions[name]} {old} (installed: {here[name]})" for name, old in changed.items())
-    pins = " ".join(f"{distributions[name]}=={old}" for name, old in changed.items() if name != STANDARD_LIBRARY)
-    raise DataError(
-        f"{corpus} was made from {changes}. Rows made from what is installed might stand in its text, which the "
-        "encoder is pretrained on. Make the corpus again, `dvc repro corpus`, and repeat the command; or go back to "
-        f"the versions it was made from" + (f": pip install {pins}" if pins else ".")
-    )
 
 
 def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool:

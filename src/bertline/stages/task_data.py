@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
-from bertline.stages.base import ARTIFACTS, PYTHON_DOCS, Stage, picked
+from bertline.stages.base import PYTHON_DOCS, Stage, picked
 from bertline.tracking.tracked_runs import TrackedRuns
 
 if TYPE_CHECKING:
-    from bertline.config import PipelineConfig
+    pass
 
 _OF_DOCSTRINGS = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 
@@ -40,7 +40,6 @@ class TaskData(Stage):
         from bertline.kinds.build import build_task
 
         config, name = work.config, str(work.task_name)
-        check_packages_of_corpus(config, name)
         num_workers = config.runtime.num_workers
         return build_task(name, config.tasks[name], config.python_docs, work.output, num_workers=num_workers)
 
@@ -50,15 +49,3 @@ class TaskData(Stage):
 
     def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:
         return picked(metrics, rows="train_rows")
-
-
-def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
-    """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
-
-    A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
-    """
-    from bertline.demo.config import DocsSourceConfig
-    from bertline.demo.docstrings import PythonDocsCorpusConfig, check_versions
-
-    if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
-        check_versions(ARTIFACTS / "corpus", config.python_docs)

@@ -97,8 +97,7 @@ def test_a_side_with_one_document_is_given_the_nearest_other_one(
     assert {document.id for document in read_documents(tmp_path / "out", "validation")} == set(nearest[:2])
     assert len(list(read_documents(tmp_path / "out", "train"))) == 38
     said = capsys.readouterr().err
-    assert "1 document fell into validation" in said
-    assert f"moved there: {nearest[1]!r}" in said
+    assert "1 document fell into validation" in said and "moved there: 1 of train" in said
 
 
 def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> None:

@@ -20,16 +20,14 @@ from bertline.cli.configure import check_data
 from bertline.config import SECTIONS, pipeline_config
 from bertline.corpus.reader import CorpusReader, CorpusSettings
 from bertline.corpus.registry import reader_with
-from bertline.foundation.errors import ArtifactError, ConfigError, DataError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_json
-from bertline.foundation.manifests import write_manifest
 from bertline.run import identity
 from bertline.run.fingerprints import code_fingerprint
 from bertline.run.identity import IDENTITY, WATCHED, identity_of_stage
 from bertline.run.stage import open_stage, tracked_sections, watched_of
 from bertline.stages.base import Stage
 from bertline.stages.registry import STAGES, stages_of
-from bertline.stages.task_data import check_packages_of_corpus
 
 ROOT = Path(__file__).resolve().parents[3]
 Composed = Callable[..., dict[str, Any]]
@@ -311,29 +309,3 @@ def test_a_corpus_reader_that_does_not_name_the_users_data_is_refused() -> None:
 
     with pytest.raises(TypeError, match="Forgetful has no field of the type UserPath"):
         reader_with(Forgetful, CorpusSettings, "CorpusConfig")
-
-
-def installed(name: str) -> str:
-    return importlib.metadata.version(name).split("+")[0]
-
-
-def corpus_of(**packages: str) -> None:
-    write_manifest(Path("artifacts/corpus"), kind="corpus", format_version=1, content={"packages": packages})
-
-
-@pytest.mark.parametrize("task", sorted(DOCS))
-def test_rows_beside_a_corpus_of_other_versions_stop_with_both_versions_and_what_to_do(
-    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = pipeline_config(composed())
-    check_packages_of_corpus(config, task)  # there is no corpus
-    corpus_of(sympy=installed("sympy"), gone="1.0")
-    check_packages_of_corpus(config, task)
-    corpus_of(sympy="0.1", sklearn="0.2", numpy=installed("numpy"))
-    with pytest.raises(DataError) as stopped:
-        check_packages_of_corpus(config, task)
-    said = str(stopped.value)
-    assert f"sympy 0.1 (installed: {installed('sympy')})" in said and "numpy" not in said
-    assert f"scikit-learn 0.2 (installed: {installed('scikit-learn')})" in said
-    assert "dvc repro corpus" in said and "pip install scikit-learn==0.2 sympy==0.1" in said

@@ -168,12 +168,3 @@ def combined(columns: Sequence[Hashes]) -> Hashes:
     for column in columns:
         total = mixed(total * _STEP + column)
     return total
-
-
-def is_stub(sentence: str) -> bool:
-    """Return whether a sentence is a single word; one of a script without spaces never is.
-
-    >>> is_stub("Pub."), is_stub("Pub. L."), is_stub("これは文です。")
-    (True, False, False)
-    """
-    return " " not in sentence and (sentence.isascii() or not _SPACELESS.search(sentence))
