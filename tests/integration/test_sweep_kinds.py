@@ -12,6 +12,8 @@ import finished_tasks
 import tiny
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
+from bertline.sweep.bench import plan_of
+from bertline.sweep.forecast import with_forecast
 from bertline.sweep.run import run_sweep
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -45,6 +47,12 @@ def test_the_best_model_of_every_kind_gives_again_what_the_sweep_says_of_it(name
     )
     not_right = [verdict for verdict in table["correct"].to_pylist() if float(verdict) < 1]
     assert len(result["examples"]["confident_errors"]) <= len(not_right)
+
+
+@pytest.mark.parametrize("name", sorted(finished_tasks.KINDS))
+def test_steps_of_every_kind_are_measured_before_it_begins(name, tmp_path, capfd):
+    with_forecast(plan_of(finished_tasks.sweep_job(name, tmp_path)))
+    assert " s a step of " in capfd.readouterr().out
 
 
 def test_an_encoder_with_too_few_positions_for_a_task_is_a_clear_error(tmp_path):

@@ -62,6 +62,8 @@ class FineTuningJob:
     """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
     title: str = "fine-tuning"
     """What the lines of its progress begin with."""
+    ends_s: float | None = None
+    """When all that is going on is expected to end, in seconds since the epoch, for the lines of progress."""
     most_steps: int | None = None
     """Number of optimizer steps that whole epochs may not exceed, but for the first; None: no limit."""
 

@@ -313,8 +313,10 @@ class Progress(pl.Callback):
             return
         self._shown.note({"train/loss": float(torch.stack(self._losses).mean())})
         self._losses.clear()
-        per_step_s = (time.monotonic() - self._started) / (step - module.first_step)
-        self._shown.show(step, left_s=per_step_s * (module.num_steps - step))
+        left_s = (time.monotonic() - self._started) / (step - module.first_step) * (module.num_steps - step)
+        ends_s = self._job.ends_s
+        of_all_s = None if ends_s is None else max(ends_s - time.time(), left_s)
+        self._shown.show(step, left_s=left_s, of_all_s=of_all_s)
 
 
 def train(

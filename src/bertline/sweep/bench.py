@@ -56,6 +56,8 @@ class PlannedSweep:
     """Starting encoder of each arm, in the order in which the arms run."""
     fine_tuning: FineTuningConfig
     """Fine-tuning values of the sweep, overridden by the task's own."""
+    ends_s: float | None = None
+    """See `FineTuningJob`."""
 
     def start_of(self, arm: Arm) -> EncoderStart:
         """Return the encoder that an arm starts from; for `combined`, that of the arm `encoder`."""
@@ -235,6 +237,7 @@ class Bench:
             machine=self.machine,
             runtime=self.runtime,
             checks=checks,
+            ends_s=self.plan.ends_s,
         )
 
     def out_of_fold(self, arm: Arm, params: Params, *, seed: int, title: str) -> DevOutcome:

@@ -27,7 +27,7 @@ from bertline.finetuning.finetune import FineTuningResult, fine_tune
 from bertline.finetuning.job import DevOutcome, DivergedError, FineTuningJob
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
-from bertline.foundation.formats import short_title
+from bertline.foundation.formats import duration, short_title
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.retrieval import Found, Retrieval
@@ -255,7 +255,8 @@ def run_repetition(bench: Bench, trial: optuna.Trial) -> float:
     diverged."""
     repetition, job = Repetition(**trial.user_attrs[_REPETITION]), bench.job
     if not (repetition.folder(job) / OUTCOME).exists():
-        say(f"{job.task_name}, {_train(bench, repetition)}")
+        message, left_s = _train(bench, repetition), (bench.plan.ends_s or 0.0) - time.time()
+        say(f"{job.task_name}, {message}{f'; about {duration(left_s)} left' if left_s > 0 else ''}")
     outcome = repetition.outcome(job)
     if outcome["diverged"]:
         trial.set_user_attr(REASON, outcome["reason"])

@@ -41,7 +41,7 @@ from bertline.sweep.repetitions import (
     file_of,
     is_random,
 )
-from bertline.sweep.studies import curve_of, last_dev
+from bertline.sweep.studies import curve_of, importances, last_dev
 from bertline.tasks.metrics import metric_name, score_range
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
@@ -365,6 +365,7 @@ def write_sweep_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter
             "test": reading["scores"]["test"][job.task.metric],
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
+        **({"importances": shares} if (shares := importances(outcomes.trials["encoder"])) else {}),
         "details": reading["details"],
         "examples": {"confident_errors": errors},
         "doubtful_labels": {
@@ -420,7 +421,7 @@ def sweep_figures(result: dict[str, Any]) -> dict[str, float]:
     """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the
     baselines, and verdicts.
 
-    `difference_from_strongest` is that from the strongest
+    `importance/NAME`: see `importances`. `difference_from_strongest` is that from the strongest
     simple opponent, with the ends of its 95 % interval. `beats_...` is 1 (better), 0 (not shown) or
     -1 (worse).
     """
@@ -435,6 +436,7 @@ def sweep_figures(result: dict[str, Any]) -> dict[str, float]:
                 figures[f"{prefix}{split}/{metric}_std"] = found["std"]
     for name, scores in result["baselines"].items():
         figures[f"{name}/test/{metric}"] = scores["test"]
+    figures |= {f"importance/{name}": share for name, share in result.get("importances", {}).items()}
     pretraining = result["comparison"] or {}
     if "verdict" in pretraining:
         figures["beats_random_weights"] = verdicts.AS_NUMBER[pretraining["verdict"]]

@@ -18,6 +18,7 @@ from bertline.modeling.text_vectors import MODULES_NAME
 from bertline.sweep import bench, repetitions
 from bertline.sweep.baseline_scores import score_baselines, scored_baselines
 from bertline.sweep.folds import has_folds
+from bertline.sweep.forecast import with_forecast
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import SweepJob
 from bertline.sweep.results import Outcomes, sweep_figures, write_sweep_result
@@ -45,12 +46,13 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
             say(f"{start.folder}: fine-tuning and baselines take its encoder alone, without what {MODULES_NAME} names")
     if job.task.teacher is not None:  # checked before any work; its soft targets are computed once, for all processes
         bench.Bench(plan).run("encoder", {}, num_train_rows=job.task.num_train_rows, seed=0)
+    if a_person_waits := len(job.sweep.methods) > 1 or job.sweep.fold_rows > 0:  # as of `bertline finetune`
+        plan = with_forecast(plan)
     notes = notes_before(plan)
     with leading(plan) as leader:
         trials = leader.run_trials()
         points = best_points(job, leader.arms)
         tried = repetitions.methods_tried(plan, points)
-        a_person_waits = len(job.sweep.methods) > 1 or job.sweep.fold_rows > 0  # as of `bertline finetune`
         if a_person_waits and not job.sweep.encoders:  # of several, the baselines have the vectors of the best
             candidates = repetitions.candidates_over_seeds(plan, points)
             # For the other processes, while this one scores the baselines.

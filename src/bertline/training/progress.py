@@ -116,11 +116,11 @@ class TrainingProgress:
         """Return whether `show` would log a line."""
         return self._line.is_due() or step == self.num_steps
 
-    def show(self, step: int, *, left_s: float | None = None) -> None:
-        """Show that `step` steps are finished and, if known, how long the others will take."""
-        self._step, self._left = step, ""
-        if left_s is not None and step < self.num_steps:
-            self._left = f"{duration(left_s)} left"
+    def show(self, step: int, *, left_s: float | None = None, of_all_s: float | None = None) -> None:
+        """Show that `step` steps are finished and, if known, how long the others will take, and all work with them."""
+        left = [] if left_s is None or step == self.num_steps else [f"{duration(left_s)} left"]
+        left += [] if of_all_s is None else [f"about {duration(of_all_s)} of all"]
+        self._step, self._left = step, ", ".join(left)
         if self._is_shown:
             self._line.log(at_once=step == self.num_steps)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, write_json
 from bertline.kinds.classification import Classification
 from bertline.sweep import bench as benches
-from bertline.sweep import repetitions
+from bertline.sweep import forecast, repetitions
 from bertline.sweep.bench import Bench, plan_of, split_sizes
 from bertline.sweep.folds import CALIBRATION, calibration_split, folds_of, has_folds, rows_of
 from bertline.tasks.stored_rows import write_rows
@@ -83,10 +84,30 @@ def test_out_of_fold_scores_are_those_of_models_without_the_fold(job, monkeypatc
     assert outcome.scores["accuracy"] == np.mean(outcome.statistics[:, 0] == outcome.statistics[:, 1])
 
 
+def test_a_forecast_follows_from_the_plan_and_the_seconds_of_a_step(inputs, job, monkeypatch):
+    def seconds(made):
+        return forecast.with_forecast(plan_of(made)).ends_s - time.time()
+
+    monkeypatch.setattr(forecast, "_measured_step", lambda run, batches: (0.0, 100))
+    rest = seconds(job())
+    monkeypatch.setattr(forecast, "_measured_step", lambda run, batches: (1.0, 100))
+    frozen, contrastive, folds = (
+        seconds(job(**each)) - rest for each in ({"method": "frozen"}, {"method": "contrastive"}, {})
+    )
+    batch_size = plan_of(job()).fine_tuning.batch_size
+    padded = 2.0 * 32 / batch_size
+    assert contrastive - frozen == pytest.approx(padded * (2 * 40 + 5 * 20), abs=0.5)  # two seeds, and folds of half
+    assert folds - contrastive > 5 * 20  # fine-tuning in a fold only chooses
+    alone = replace(job(), sweep=replace(job().sweep, methods=("full",)))
+    assert seconds(alone) - rest > 5 * 20 + 2 * 24  # two epochs of ten steps in a fold, of twelve a seed
+    twice = replace(job(fold_rows=0), sweep=replace(job(fold_rows=0).sweep, num_seeds=5))
+    assert seconds(twice) - rest == pytest.approx(2 * (seconds(job(fold_rows=0)) - rest), rel=0.1)
+
+
 def test_a_sweep_on_folds_chooses_a_method_and_learns_from_all_rows(inputs, job, capfd):
     result = inputs.swept(job())[1]
     said = capfd.readouterr().out
-    order = ["baselines: most frequent label", "encoder, frozen:", "encoder, fine-tuned", "taken is"]
+    order = ["takes about", "baselines: most frequent label", "encoder, frozen:", "encoder, fine-tuned", "taken is"]
     assert [said.index(words) for words in order] == sorted(said.index(words) for words in order)
     (sentence,) = [one for one in result["note"].split(". ") if "taken is" in one]
     assert all(name in sentence for name in ("out of fold", "frozen", "adapted by contrast", "fine-tuned"))

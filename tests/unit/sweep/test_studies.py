@@ -10,7 +10,7 @@ from contextlib import closing
 
 import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import TrialState, create_trial
 
 from bertline.foundation.errors import MachineError
 from bertline.sweep.config import ModelSamplerConfig
@@ -22,6 +22,7 @@ from bertline.sweep.studies import (
     enqueue_missing,
     fail_silent_trials,
     fail_trials,
+    importances,
     missing,
     open_storage,
     open_study,
@@ -216,6 +217,24 @@ def test_the_best_trials_are_the_first_of_equals_no_point_twice_and_never_pruned
     run_all(study, scored)
     assert [trial.params["x"] for trial in best_trials(study, 3)] == [4, 2, 3]
     assert [trial.params["x"] for trial in best_trials(study, 2)] == [4, 2]
+
+
+def test_importances_come_with_twenty_finished_trials_and_name_what_matters():
+    def trial(number, state=TrialState.COMPLETE):
+        params = {"rate": number / 24, "size": number * 7 % 5}
+        distributions = {
+            "rate": optuna.distributions.FloatDistribution(0, 1),
+            "size": optuna.distributions.CategoricalDistribution(range(5)),
+        }
+        value = params["rate"] if state == TrialState.COMPLETE else None
+        return create_trial(state=state, params=params, distributions=distributions, value=value)
+
+    trials = [trial(number) for number in range(24)]
+    shares = importances(trials)
+    assert list(shares) == ["rate", "size"]
+    assert sum(shares.values()) == pytest.approx(1)
+    assert importances(trials) == shares
+    assert importances([*trials[:19], trial(20, TrialState.FAIL)]) == {}
 
 
 def test_an_event_is_written_once_however_often_it_is_given_and_a_torn_line_again(tmp_path):
