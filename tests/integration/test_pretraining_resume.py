@@ -136,7 +136,6 @@ def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_roun
 
     expected, found = newest_state(alone), newest_state(moved)
     torch.testing.assert_close(found["model"], expected["model"], rtol=1e-3, atol=2e-5)
-    assert found["best"]["step"] == expected["best"]["step"]
     assert len(curve(alone)) == len(curve(moved))
     for (step, left), (other_step, right) in zip(curve(alone), curve(moved), strict=True):
         assert step == other_step
@@ -154,14 +153,12 @@ def killed_after_a_checkpoint(inputs, run_folder):
 
 def test_a_rank_that_does_not_see_the_checkpoint_of_the_first_says_which_and_ends_all(inputs, tmp_path):
     job = killed_after_a_checkpoint(inputs, tmp_path / "shared")
-    ranks = processes.start_ranks(
-        inputs, [job.run_folder, tmp_path / "own"], {}, before=processes.checkpoints_visible_within(0.2)
-    )
+    ranks = processes.start_ranks(inputs, [job.run_folder, tmp_path / "own"], {})
     for rank in ranks:
         rank.join(timeout=600)
     assert [rank.exitcode for rank in ranks] == [1, 1]
-    name = f"step-{newest_checkpoint(job):08d}.pt"
-    message = f"rank 1 on {socket.gethostname()} does not see {tmp_path / 'own' / 'checkpoints' / name}"
+    step, folder = newest_checkpoint(job), tmp_path / "own" / "checkpoints"
+    message = f"rank 1 on {socket.gethostname()} does not see the checkpoint of step {step} in {folder}"
     for folder in (tmp_path / "own", job.run_folder):
         assert message in processes.output_of(folder).read_text()
 

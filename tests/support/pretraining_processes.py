@@ -25,7 +25,6 @@ from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.training import checkpoints
 from fork_server import forking
 from ports import free_port
 from servers import wait_until
@@ -227,12 +226,6 @@ def fail_at_step(step: int, *, rank: int) -> None:
 def stop_as_a_worker() -> None:
     """Outside of training, let TERM raise KeyboardInterrupt, as in a stage."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-
-@in_process
-def checkpoints_visible_within(seconds: float) -> None:
-    """Let a rank wait no longer for the file that the first one chose."""
-    checkpoints._VISIBLE_WITHIN_S = seconds
 
 
 @in_process

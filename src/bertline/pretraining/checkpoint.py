@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
+import socket
 from collections.abc import Sequence
 from typing import Any
 
 from bertline.encoders.loading import LanguageModel, with_weights
+from bertline.foundation.errors import MachineError
 from bertline.foundation.files import drop_leftovers, folder_written_atomically, keep_json_lines, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
@@ -28,10 +30,10 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
         ConfigError: The checkpoint belongs to a different training.
         MachineError: This rank does not see the checkpoint that the first one chose.
     """
-    folder = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
+    folder, ranks = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints), machine.ranks
     newest: SavedStep | None = None
 
-    def choose() -> tuple[int, str] | None:
+    def choose() -> int | None:
         nonlocal newest
         newest = folder.load_newest()
         if newest is None:
@@ -39,12 +41,18 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
         require_same(newest.state["identity"], identity, where=str(job.run_folder))
         if newest.step < job.pretrain.num_steps:
             say(f"pretraining resumes after step {newest.step:,} of {job.pretrain.num_steps:,}")
-        return newest.step, folder.digest(newest.step)
+        return newest.step
 
-    chosen = decide_on_first_rank(choose, machine.device)
-    if chosen is None or machine.ranks.is_first:
+    step = decide_on_first_rank(choose, machine.device)
+    if step is None or ranks.is_first:
         return newest
-    return folder.load_as_first_rank(*chosen, machine.ranks)
+    if (checkpoint := folder.load(step)) is None:
+        raise MachineError(
+            f"rank {ranks.rank} on {socket.gethostname()} does not see the checkpoint of step {step:,} in "
+            f"{folder.folder} as the first rank does, which resumes from it. All ranks need the same run folder: put "
+            "runtime.runs_folder on a file system that every machine shares, and start all again."
+        )
+    return checkpoint
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)

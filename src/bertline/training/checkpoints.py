@@ -4,12 +4,9 @@ Each is two files, `step-00001200.pt` and `step-00001200.pt.sha256`, of plain da
 loading never runs code. While a thread writes it, training continues: a step waits for a copy in host memory only.
 """
 
-import copy
 import os
 import pickle
 import re
-import socket
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -24,12 +21,9 @@ from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, sha256_of_file, write_atomically
 from bertline.foundation.progress import warn
 from bertline.modeling.weight_files import is_finite
-from bertline.training.devices import Ranks
 
 _NAME = re.compile(r"step-(\d{8,})\.pt")
 _SKIPPED = "It is skipped; an earlier checkpoint is used, where there is one."
-# File systems that machines share may show a new file some seconds later (NFS caches a folder for up to 60 s).
-_VISIBLE_WITHIN_S = 90.0
 _PLAIN = (str, int, float, bool, type(None))
 # All files that saving can leave: both files of a checkpoint, and half-written ones after a kill.
 _OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
@@ -90,9 +84,9 @@ class CheckpointFolder:
         except (OSError, RuntimeError) as error:
             # torch's zip writer reports write errors as its own RuntimeError.
             cause = error.__context__ if isinstance(error, RuntimeError) else error
-            if isinstance(cause, OSError):
-                raise MachineError(cannot_write(path, cause)) from error
-            raise (cause if isinstance(cause, KeyboardInterrupt) else error) from None
+            if not isinstance(cause, OSError):
+                raise
+            raise MachineError(cannot_write(path, cause)) from error
         finally:
             # A half-written checkpoint would keep a full disk full.
             temporary.unlink(missing_ok=True)
@@ -139,30 +133,6 @@ class CheckpointFolder:
                 return None
         return SavedStep(step=step, state=state)
 
-    def digest(self, step: int) -> str:
-        """Return the SHA-256 of a checkpoint, from the file next to it."""
-        return _digest_path(self._path(step)).read_text(encoding="utf-8").strip()
-
-    def load_as_first_rank(self, step: int, digest: str, ranks: Ranks) -> SavedStep:
-        """Load the checkpoint that the first rank loaded, which may become visible on this machine only later.
-
-        Raises:
-            MachineError: It did not become visible in time, or has another content here.
-        """
-        path, end = self._path(step), time.monotonic() + _VISIBLE_WITHIN_S
-        while not (path.exists() and _digest_path(path).exists() and self.digest(step) == digest):
-            if time.monotonic() > end:
-                raise MachineError(
-                    f"rank {ranks.rank} on {socket.gethostname()} does not see {path} as the first rank does, which "
-                    f"resumes from it (waited {_VISIBLE_WITHIN_S:.0f} s). All ranks need the same run folder: put "
-                    "runtime.runs_folder on a file system that every machine shares."
-                )
-            time.sleep(0.5)
-        checkpoint = self.load(step)
-        if checkpoint is None:
-            raise MachineError(f"rank {ranks.rank} on {socket.gethostname()} cannot use {path}; the first rank could")
-        return checkpoint
-
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.pt"
 
@@ -203,30 +173,13 @@ def _problem_of(path: Path) -> str | None:
     return None if found == expected else "its content does not match its SHA-256; it is torn or corrupted"
 
 
-def on_host(state: Any) -> Any:
-    """Return a copy of nested dicts, lists and tuples with every tensor on the host; other values are shared.
-
-    Tensors that share memory in the state share it in the copy too, so that a file of the copy has the bytes that a
-    file of the state would have.
-    """
-    storages: dict[int, torch.UntypedStorage] = {}
-
-    def copied(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            storage = value.untyped_storage()
-            key = storage.data_ptr() or id(value)  # empty ones have no memory to share
-            if key not in storages:
-                storages[key] = storage.clone() if value.is_cpu else storage.cpu()
-            empty = torch.empty(0, dtype=value.dtype)
-            return empty.set_(storages[key], value.storage_offset(), value.size(), value.stride())  # type: ignore[call-overload]
-        if isinstance(value, dict):
-            # A shallow copy first: a state dict has attributes, which belong to its file.
-            result = copy.copy(value)
-            result.update({key: copied(each) for key, each in value.items()})
-            return result
-        return type(value)(map(copied, value)) if isinstance(value, (list, tuple)) else value
-
-    return copied(state)
+def on_host(value: Any) -> Any:
+    """Return a copy of nested dicts, lists and tuples with every tensor on the host; other values are shared."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: on_host(each) for key, each in value.items()}
+    return type(value)(map(on_host, value)) if isinstance(value, (list, tuple)) else value
 
 
 class BackgroundWriter:
