@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/howto/labelled-rows.md").read_text()
 COMMANDS = re.findall(r"^```sh\n(.*)\n```\n\n```text\n(.*)\n```", PAGE, flags=re.MULTILINE)
 FILES = dict(re.findall(r"^`(\S+)`:\n\n```text\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL))
-ROWS = {"comments.csv": 3, "questions.json": 1, "library": 4}  # of others: 2
+ROWS = {"comments.csv": 3, "label_studio.json": 1, "questions.json": 1, "library": 4}  # of others: 2
 
 
 def num_rows(task: Any, bad_rows: BadRows) -> int:

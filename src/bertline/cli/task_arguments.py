@@ -201,7 +201,7 @@ def task_of_files(given: GivenFiles, kind: str | None, settings: Mapping[str, An
 
 
 def annotations_in(given: GivenFiles, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Return the form of the spans or tags of the train file, and its columns; None if it has none."""
+    """Return what wrote the spans or tags of the train file, and its columns; None if it has none."""
     if given.format in _KINDS or settings.get("label_columns") is not None:
         return None
     return annotated_table(given.files["train"], _layout({**_USUAL, **settings, "format": given.format}), settings)

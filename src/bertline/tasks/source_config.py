@@ -65,7 +65,7 @@ class TableSourceConfig(FilesSourceConfig):
     """Handling of rows with an empty text, a missing, unknown or non-numeric label, or a wrong number of fields."""
     group_column: str | int | None = None
     """Column that is equal in rows that are not independent, such as their patient or author. A group must be in one
-    split, and verdicts count it as one row; None: all rows are independent."""
+    split, and verdicts count it as one row; None: all rows are independent. Of one word a row: its sentence."""
     label_columns: tuple[str | int, ...] | None = None
     """A column for each label (multi-label), whose cells are 0 or 1, or false or true; `label_column` is None then."""
 

@@ -1,8 +1,8 @@
-"""Tables of annotated texts: spans of a text, or lists of words with their tags."""
+"""Tables of annotated texts, as the tools for it write them: spans of a text, or words with their tags."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,17 +14,22 @@ from bertline.tasks.entities import OUTSIDE, TAG, WORD, to_iob2
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.table_source import class_names_in, named_class, table_layout
 
-# Usual columns of a text, and of what is marked in it.
-_FORMS = {
-    "spans": (("text", "data"), ("spans", "entities", "ents", "label", "labels")),
-    "words and tags": (("tokens", "words"), ("ner_tags", "tags", "ner", "labels")),
+_WORD_A_ROW = "one word a row"
+# Usual columns of a text and of what is marked in it, by what writes them; the names of those of a sentence.
+_TOOLS = {
+    "spans of Label Studio": (("data",), ("annotations", "completions")),
+    "spans of Prodigy": (("text",), ("spans",)),
+    "spans of Doccano, spaCy or the like": (("text", "data"), ("entities", "ents", "label", "labels")),
+    "lists of words and tags": (("tokens", "words"), ("ner_tags", "tags", "ner", "labels")),
+    _WORD_A_ROW: (("word", "token"), ("tag", "ner_tag", "ner", "label")),
 }
+_SENTENCES = ("sentence #", "sentence_id", "sent_id", "sentence")
 _ROWS_LOOKED_AT = 100  # the first may have no span
 _SPAN_KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label", "labels"))
 
 
 def annotated_table(path: Path, layout: TableLayout, named: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Return the form of a table of annotated texts, and its columns by key of the source; None if it has no spans and
+    """Return what wrote a table of annotated texts, and its columns by key of the source; None if it has no spans and
     no tags. Columns that are not `named`, by key, are told by their names."""
     first = islice(read_records(path, layout, BadRows("skip")), _ROWS_LOOKED_AT)
     return next(filter(None, (_annotated(record, named) for record in first)), None)
@@ -32,21 +37,24 @@ def annotated_table(path: Path, layout: TableLayout, named: Mapping[str, Any]) -
 
 def _annotated(record: TableRow, named: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     columns = {str(column).lower(): column for column in record.values}
-    for form, usual in _FORMS.items():
-        found = {
-            key: next((columns[name] for name in names if name in columns), None)
-            if named.get(key) is None
-            else column_in(record, named[key])
-            for key, names in zip(("text_column", "label_column"), usual, strict=True)
-        }
-        text, marks = (list_in(record.values.get(column)) for column in found.values())
-        has_spans = isinstance(marks, list) and any(map(_is_span, marks))
-        if isinstance(text, list):
-            fits = isinstance(marks, list) and len(text) == len(marks) > 0 and not has_spans
+
+    def column(key: str, usual: Iterable[str]) -> Any:
+        of_name = next((columns[name] for name in usual if name in columns), None)
+        return of_name if named.get(key) is None else column_in(record, named[key])
+
+    for tool, (texts, marks) in _TOOLS.items():
+        found = {"text_column": column("text_column", texts), "label_column": column("label_column", marks)}
+        found["group_column"] = column("group_column", _SENTENCES if tool == _WORD_A_ROW else ())
+        text, mark = (list_in(record.values.get(found[key])) for key in ("text_column", "label_column"))
+        if tool == _WORD_A_ROW:
+            fits = TAG.fullmatch(str(mark).strip()) is not None and found["group_column"] is not None
+        elif isinstance(text, list):
+            fits = isinstance(mark, list) and len(text) == len(mark) > 0 and not any(map(_is_span, mark))
         else:
-            fits = isinstance(text, str) and has_spans
+            spans = [*chain.from_iterable(_regions(mark))] if isinstance(text, dict) else mark
+            fits = isinstance(text, str | dict) and isinstance(spans, list) and any(map(_is_span, spans))
         if fits:
-            return form, found
+            return tool, found
     return None
 
 
@@ -54,24 +62,66 @@ def read_annotated(path: Path, source: TableSourceConfig, bad_rows: BadRows) -> 
     """Read a table whose label column has spans of the text, or the tags of the words in the text column.
 
     Spans count characters of Unicode. Texts are cut into words as in prediction; an end of a span inside a word moves
-    to that end of the word and is counted. A row of Prodigy that a person did not accept is invalid.
+    to that end of the word and is counted. What a person rejected or nobody annotated is left out and counted.
     """
-    names = class_names_in(path, source.label_column)
 
-    def sentence(record: TableRow) -> TaggedSentence:
-        if (answer := record.values.get("answer", "accept")) in ("reject", "ignore"):
-            raise BadRow("not_accepted", f"its answer is {answer}", "Leave out what was not accepted.")
-        text = list_in(value_in(record, source.text_column))
-        if source.label_column == "spans" and "answer" in record.values:  # Prodigy has none where nothing is marked
-            marks: object = record.values.get("spans", [])
-        else:
-            marks = list_in(value_in(record, cast("str", source.label_column)))
+    def sentence(record: TableRow) -> TaggedSentence | None:
+        text, marks = (_cell(record, column) for column in (source.text_column, source.label_column))
+        if isinstance(text, dict):
+            text = text.get("text") or next((each for each in text.values() if isinstance(each, str)), None)
+            made = _regions(marks)
+            if len({frozenset(map(_span, each)) for each in made}) > 1:
+                raise BadRow("annotations_differ", "its annotations differ", "Keep one, or mark the ground truth.")
+            marks = made[0] if made else None
+        if marks is None or record.values.get("answer") in ("reject", "ignore"):
+            bad_rows.dropped["not_annotated" if marks is None else "not_accepted"] += 1
+            return None
         marks = named_class(marks, names) if names is not None else marks
         words, tags = _of_lists(text, marks) if isinstance(text, list) else _of_spans(text, marks, bad_rows)
         document = label_in(record.values.get(cast("str", source.group_column)))
         return TaggedSentence(record.where, document or record.where, tuple(words), tuple(tags))
 
-    return parsed_rows(read_records(path, table_layout(source), bad_rows), str(path), bad_rows, sentence)
+    names = class_names_in(path, source.label_column)
+    records = _joined(read_records(path, table_layout(source), bad_rows), source)
+    return [each for each in parsed_rows(records, str(path), bad_rows, sentence) if each is not None]
+
+
+def _joined(records: Iterable[TableRow], source: Any) -> Iterator[TableRow]:
+    """Yield the rows; those of one word each become a row for each sentence, which its first row may name alone."""
+    sentence = ""
+    columns, group = (source.text_column, source.label_column), source.group_column
+
+    def is_word(record: TableRow) -> bool:
+        return group is not None and isinstance(list_in(record.values.get(columns[1])), str)
+
+    def name(record: TableRow) -> str:
+        nonlocal sentence
+        sentence = label_in(record.values.get(group)) or sentence if is_word(record) else record.where
+        return sentence
+
+    for _, rows in groupby(records, name):
+        first, *others = rows
+        words = {column: [row.values.get(column) for row in (first, *others)] for column in columns}
+        yield TableRow(first.where, words) if is_word(first) else first
+
+
+def _cell(record: TableRow, column: Any) -> Any:
+    if column_in(record, column) not in record.values:
+        if column == "spans" and "answer" in record.values:  # Prodigy's, if none is marked
+            return []
+        if (other := _annotated(record, {})) is not None:
+            problem = f"it has no {column!r}, which the file's first rows have, and looks like {other[0]}"
+            raise BadRow("row_of_another_tool", problem, "Give the rows of each tool in a file of their own.")
+    return list_in(value_in(record, column))
+
+
+def _regions(annotations: Any) -> list[list[Any]]:
+    """Return the spans of each annotation of a task of Label Studio that somebody submitted."""
+    listed = annotations if isinstance(annotations, list) else []
+    submitted = [each for each in listed if isinstance(each, dict) and not each.get("was_cancelled")]
+    made = [each for each in submitted if each.get("ground_truth")] or submitted
+    values = [[region.get("value") for region in each.get("result") or ()] for each in made]
+    return [[value for value in of_one if isinstance(value, dict) and _is_span(value)] for of_one in values]
 
 
 def _is_span(value: Any) -> bool:
@@ -96,7 +146,8 @@ def _of_spans(text: Any, spans: Any, bad_rows: BadRows) -> tuple[list[str], list
     if not isinstance(text, str) or not (places := [match.span() for match in WORD.finditer(text)]):
         raise BadRow("empty_text", f"the text is {text!r:.80}, without a word")
     if not isinstance(spans, list):
-        raise BadRow("wrong_type", f"the spans are {spans!r:.80}, which is no list")
+        advice = "Of one word a row, name the column that tells its sentence: source.group_column."
+        raise BadRow("wrong_type", f"the spans are {spans!r:.80}, which is no list", advice)
     starts, ends = zip(*places, strict=True)
     tags, previous, taken, num_moved = [OUTSIDE] * len(places), "", 0, 0
     for start, end, label, shown in sorted({*map(_span, spans)}):

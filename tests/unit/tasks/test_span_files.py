@@ -1,4 +1,4 @@
-"""Spans and lists of tags become the same words and tags, whatever wrote them; what cannot be read is named."""
+"""Annotated texts in the formats of annotation tools become the same words and tags; what cannot be read is named."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ TAGGED = [("Ada", "B-PER"), ("Lovelace", "I-PER"), ("met", "O"), ("Bob", "B-PER"
 WORDS, TAGS = [word for word, _ in TAGGED], [tag for _, tag in TAGGED]
 NAMED = [{"start": start, "end": end, "label": label} for start, end, label in SPANS]
 OFFSETS = [{"start_offset": start, "end_offset": end, "label": label} for start, end, label in SPANS]
-VALUES = [{"start": start, "end": end, "text": TEXT[start:end], "labels": [label]} for start, end, label in SPANS]
+VALUES = [
+    {"value": {"start": s, "end": e, "text": TEXT[s:e], "labels": [name]}, "type": "labels"} for s, e, name in SPANS
+]
 BILUO = ["B-PER", "L-PER", "O", "U-PER", "O"]
 Read = Callable[..., list[list[tuple[str, str]]]]
 
@@ -67,7 +69,8 @@ FORMATS: dict[str, tuple[str, Any]] = {
         "a.jsonl", lines({"text": "It rained", "labels": []}, {"text": TEXT, "labels": SPANS}),
     ),
     "Doccano with relations": ("a.jsonl", lines({"text": TEXT, "entities": OFFSETS, "relations": []})),
-    "Label Studio's short form": ("a.json", json.dumps([{"text": TEXT, "label": VALUES}])),
+    "Label Studio": ("a.json", json.dumps([{"data": {"text": TEXT}, "annotations": [{"result": VALUES}]}], indent=1)),
+    "Label Studio's short form": ("a.json", json.dumps([{"text": TEXT, "label": [one["value"] for one in VALUES]}])),
     "Prodigy": ("a.jsonl", lines({"text": TEXT, "spans": NAMED, "tokens": [], "answer": "accept"})),
     "spaCy by an annotator": ("a.json", json.dumps({"classes": [], "annotations": [[TEXT, {"entities": SPANS}]]})),
     "spaCy's pairs": ("a.jsonl", lines(["It rained", {"entities": []}], [TEXT, {"entities": SPANS}])),
@@ -76,6 +79,10 @@ FORMATS: dict[str, tuple[str, Any]] = {
     "words and tags in CSV": ("a.csv", f'tokens,tags\n"{WORDS}","{TAGS}"\n'),
     "datasets": ("a.parquet", described([[1, 2, 0, 1, 0]], {"_type": "Sequence"})),
     "datasets 4": ("a.parquet", described([[1, 2, 0, 1, 0]], {"_type": "List"})),
+    "one word a row": (
+        "a.csv", "Sentence #,Word,Tag\n" + "".join(f"{'s1' * (n == 0)},{w},{t}\n" for n, (w, t) in enumerate(TAGGED)),
+    ),
+    "one word a row, numbered": ("a.tsv", "sent_id\ttoken\tner\n" + "".join(f"7\t{w}\t{t}\n" for w, t in TAGGED)),
 }  # fmt: skip
 
 
@@ -87,6 +94,8 @@ def test_what_a_tool_writes_becomes_words_and_tags(read: Read, tool: str) -> Non
 def test_columns_of_other_names_are_named(read: Read) -> None:
     content = lines({"body": TEXT, "text": "other", "marks": SPANS})
     assert read("a.jsonl", content, text_column="body", label_column="marks") == [TAGGED]
+    rows = "".join(f"7,{word},{tag},7\n" for word, tag in TAGGED)
+    assert read("a.csv", f"number,form,mark,n\n{rows}", text_column="form", label_column="mark", group_column="number")
 
 
 @pytest.mark.parametrize(
@@ -106,9 +115,16 @@ def test_spans_count_characters_and_end_with_words(
     assert bad_rows.dropped["span_ends_moved_to_those_of_words"] == ("-" in text)
 
 
-def test_a_row_of_prodigy_without_a_span_is_a_text_without_entities(read: Read) -> None:
-    content = lines({"text": TEXT, "spans": NAMED, "answer": "accept"}, {"text": "It", "answer": "accept"})
-    assert read("a.jsonl", content) == [TAGGED, [("It", "O")]]
+def test_what_a_person_rejected_or_nobody_annotated_is_left_out_and_counted(read: Read) -> None:
+    bad_rows = BadRows("error")
+    prodigy = [{"text": TEXT, "spans": NAMED, "answer": answer} for answer in ("reject", "accept", "ignore")]
+    assert read("a.jsonl", lines(*prodigy, {"text": "It", "answer": "accept"}), bad_rows) == [TAGGED, [("It", "O")]]
+    assert bad_rows.dropped["not_accepted"] == 2
+    cancelled, other = {"was_cancelled": True, "result": []}, {"result": VALUES[:1]}
+    kinds = [[], [cancelled], [cancelled, {"result": VALUES}], [other, {"result": VALUES, "ground_truth": True}]]
+    tasks = [{"data": {"text": TEXT}, "annotations": annotations} for annotations in kinds]
+    assert read("a.json", json.dumps(tasks), bad_rows) == [TAGGED, TAGGED]
+    assert bad_rows.dropped["not_annotated"] == 2
 
 
 def test_articles_of_squad_are_told_from_rows(tmp_path: Path) -> None:
@@ -120,8 +136,7 @@ def test_articles_of_squad_are_told_from_rows(tmp_path: Path) -> None:
 
 GOOD = {"text": TEXT, "label": SPANS}
 BAD: dict[str, tuple[str, str]] = {
-    "two tools": (lines(GOOD, {"text": TEXT, "spans": NAMED}), r"a.jsonl:2: .*no column 'label'"),
-    "rejected": (lines(GOOD, {**GOOD, "answer": "reject"}), "a.jsonl:2: its answer is reject. Leave out"),
+    "two tools": (lines(GOOD, {"text": TEXT, "spans": NAMED}), r"a.jsonl:2: it has no 'label'.*spans of Prodigy.*own"),
     "overlap": (
         lines(GOOD, {"text": TEXT, "label": [(0, 12, "PER"), (4, 16, "ORG")]}),
         r":2: the spans 'Ada Lovelace' \(0 to 12, PER\) and 'Lovelace met' \(4 to 16, ORG\) overlap",
@@ -134,6 +149,10 @@ BAD: dict[str, tuple[str, str]] = {
     "bytes": (
         lines({"text": TEXT, "label": [{"start": 0, "end": 3, "text": "da", "labels": ["X"]}]}),
         r"'Ada' \(0 to 3, X\) should have the text 'da'. Starts and ends count characters of Unicode",
+    ),
+    "annotators": (
+        lines({"data": {"text": TEXT}, "annotations": [{"result": VALUES}, {"result": VALUES[:1]}]}),
+        "its annotations differ. Keep one, or mark the ground truth",
     ),
     "a word more": (
         lines({"words": WORDS, "tags": TAGS}, {"words": WORDS, "tags": TAGS[1:]}), ":2: its words .*expected a tag for",
@@ -163,7 +182,7 @@ def test_a_file_of_spans_becomes_a_task_with_its_types(tmp_path: Path) -> None:
     ]
     assert documents[1] and not documents[0] & documents[1]
     with pytest.raises(
-        ConfigError, match="kind is 'classification', and the files are jsonl, spans, which are for token"
+        ConfigError, match="kind is 'classification', and the files are jsonl, spans of Doccano, .* which are for token"
     ):
         task_of_files(given, "classification", {}, shipped_task)
     task["source"]["label_pattern"] = "(.*)"
