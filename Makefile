@@ -23,7 +23,7 @@ help:            ## Show what there is
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
 	@$(BIN)/bertline plan plan.pipeline=true
 	@dvc repro
-	@echo 'The report: artifacts/evaluate/report.html. Blanks of your sentences: make try. All runs in MLflow: make ui.'
+	@$(BIN)/python -m bertline.cli.repro_end
 
 # One thread each: there is a process of pytest for every core. Each begins with a half of the tests, in their order, and
 # takes from the end of the other's when done: a module's tests stay together, what they share is made once.
