@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from bertline.foundation.errors import BertlineError, ConfigError, DataError
-from bertline.foundation.progress import progress
+from bertline.foundation.progress import progress, say
 from bertline.tokenization.vocabulary import (
     CLS,
     CONTINUATION,
@@ -109,9 +110,10 @@ class Tokenizer:
         added = self.backend.get_added_tokens_decoder().items()
         self._hidden: frozenset[int] = frozenset(ids) | {index for index, token in added if token.special}
         """Ids of tokens that stand for no text."""
-        markers = () if isinstance(content, Vocabulary) else content.markers
-        self.special_ids = self._hidden.union(of_token[token] for token in markers)
-        """Those, and special tokens of a checkpoint's own that stand in a text, such as those around an entity."""
+        self.markers = () if isinstance(content, Vocabulary) else content.markers
+        """Special tokens of a checkpoint's own that stand in a text, such as those around an entity."""
+        self.special_ids = self._hidden.union(of_token[token] for token in self.markers)
+        self._nameless: dict[bool, tokenizers.Tokenizer] = {}
         # A letter, or another text that has tokens: a small vocabulary of bytes lacks most of Unicode.
         decoded = (self.backend.decode([index]).strip() for index in range(self.vocab_size))
         letter = next((text for text in itertools.chain("a", decoded) if self.encode(text)), None)
@@ -132,11 +134,16 @@ class Tokenizer:
             DataError: The folder has no tokenizer that can be read, or its special tokens cannot be told.
         """
         try:
-            return cls(read_other_tokenizer(folder) or read_vocabulary(folder, lowercase=lowercase))
+            tokenizer = cls(read_other_tokenizer(folder) or read_vocabulary(folder, lowercase=lowercase))
         except BertlineError:
             raise
         except Exception as error:  # the library of tokenizers has no error of its own
             raise DataError(f"{folder}: its tokenizer.json cannot be read ({error}). Copy it again.") from error
+        if markers := tokenizer.markers:
+            _say_once(
+                f"{folder}: its {len(markers)} additional special tokens ({', '.join(markers[:5])}) are tokens in texts"
+            )
+        return tokenizer
 
     @property
     def is_wordpiece(self) -> bool:
@@ -187,10 +194,10 @@ class Tokenizer:
         return self.backend.encode(text, add_special_tokens=False).ids
 
     def encode_literally(self, texts: Sequence[str], *, with_mask: bool = False) -> list[list[int]]:
-        """Encode like `encode`, but treat `[MASK]` or `[SEP]` in a text as ordinary text (`[`, `mask`, `]`).
+        """Encode like `encode`, but treat `[MASK]` (unless `with_mask`) or `[SEP]` in a text as ordinary text (`[`,
+        `mask`, `]`).
 
-        With `with_mask`, `[MASK]` becomes the mask token, and other special tokens become unknown ones. A page about
-        BERT must not put a real [SEP] token into the middle of a segment.
+        A page about BERT must not put a real [SEP] token into the middle of a segment.
         """
         return list(self.encoded_literally(texts, with_mask=with_mask))
 
@@ -204,9 +211,9 @@ class Tokenizer:
     def _encodings(
         self, texts: Sequence[str], *, with_mask: bool = False, with_places: bool = False
     ) -> list[tuple[list[int], Any]]:
-        """Return ids and encodings of texts in which special tokens, with `with_mask` all but the mask, are text.
+        """Return ids and encodings of texts in which special tokens are text; with `with_mask`, all but the mask.
 
-        Unigram finds special tokens of its vocabulary in a text, as any others; they become unknown tokens.
+        Unigram finds special tokens of its vocabulary in a text, as any others: such texts are encoded again.
         """
         encode = self.backend.encode_batch if with_places else self.backend.encode_batch_fast
         self.backend.encode_special_tokens = not with_mask
@@ -214,10 +221,32 @@ class Tokenizer:
             encodings = encode(list(texts), add_special_tokens=False)
         finally:
             self.backend.encode_special_tokens = False
-        hidden = self._hidden - {self.unk_id, self.mask_id if with_mask else None}
-        return [
-            ([self.unk_id if index in hidden else index for index in encoding.ids], encoding) for encoding in encodings
-        ]
+        encoded = [(encoding.ids, encoding) for encoding in encodings]
+        hidden, unknown = self._hidden - {self.unk_id, self.mask_id if with_mask else None}, self.special_tokens[1]
+        for number, (text, (ids, _)) in enumerate(zip(texts, encoded, strict=True)):
+            if unknown in text or not hidden.isdisjoint(ids):
+                encoding = self._without_names(with_mask=with_mask).encode(text, add_special_tokens=False)
+                encoded[number] = encoding.ids, encoding
+        return encoded
+
+    def _without_names(self, *, with_mask: bool) -> tokenizers.Tokenizer:
+        """Return the backend with names of special tokens that no text has: a score so low that they are never chosen
+        would be that of unknown characters, too."""
+        if with_mask not in self._nameless:
+            hidden = {self.vocab[index] for index in self._hidden if not (with_mask and index == self.mask_id)}
+            names = {token: f"\ufdd0{token}" for token in hidden}  # a code point that is no character
+            content = json.loads(self.backend.to_str())
+            model = content["model"]
+            for token in content["added_tokens"]:
+                token["content"] = names.get(token["content"], token["content"])
+            if isinstance(vocab := model["vocab"], dict):
+                model["vocab"] = {names.get(token, token): index for token, index in vocab.items()}
+            else:
+                model["vocab"] = [(names.get(token, token), score) for token, score in vocab]
+            if "unk_token" in model:
+                model["unk_token"] = names.get(model["unk_token"], model["unk_token"])
+            self._nameless[with_mask] = tokenizers.Tokenizer.from_str(json.dumps(content))
+        return self._nameless[with_mask]
 
     def encode_with_places(
         self, texts: Sequence[str], *, with_mask: bool = False
@@ -283,12 +312,23 @@ def _backend(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
 
 
 def _other_backend(content: OtherTokenizer) -> tokenizers.Tokenizer:
-    file = json.loads(content.content)
-    added = {token["id"]: token for token in file.get("added_tokens", [])}
-    flags = dict.fromkeys(("special", "normalized", "single_word", "lstrip", "rstrip"), False)
-    added |= {index: {"id": index, "content": token, **flags} for token, index in content.markers.items()}
+    base = content.content
+    backend = _backend(base) if isinstance(base, Vocabulary) else tokenizers.Tokenizer.from_str(base)
+    if not content.own_tokens:
+        return backend
+    file = json.loads(backend.to_str())
+    added = {token["id"]: token for token in file["added_tokens"]}
+    for token in content.own_tokens:
+        added[token["id"]] = {"single_word": False, "lstrip": False, "rstrip": False} | token | {"special": False}
     file["added_tokens"] = [added[index] for index in sorted(added)]
-    return tokenizers.Tokenizer.from_str(json.dumps(file))
+    backend = tokenizers.Tokenizer.from_str(json.dumps(file))
+    for index, token in added.items():
+        if (place := backend.token_to_id(token["content"])) != index:
+            raise DataError(
+                f"the added token {token['content']!r} has the id {index}; behind the vocabulary and those before it, "
+                f"its id is {place}. Copy the tokenizer's files again: ids have no gap."
+            )
+    return backend
 
 
 def _layout(backend: tokenizers.Tokenizer, letter: str, *, pair: bool) -> Layout:
@@ -311,6 +351,7 @@ def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:
     )
 
 
+_say_once = cache(say)
 _BLOCK_OF_TEXTS = 10_000
 
 SentenceIds = tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]

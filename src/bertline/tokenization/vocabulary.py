@@ -3,8 +3,9 @@
 import importlib.util
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,55 +101,58 @@ class OtherTokenizer:
     """A `tokenizer.json` that is not BERT's WordPiece: byte-level BPE, Unigram, other special tokens, or tokens added
     beside a WordPiece vocabulary."""
 
-    content: str
-    """The file, as the tokenizers library reads it."""
+    content: str | Vocabulary
+    """The file, as the tokenizers library reads it; or the vocabulary that the tokens are added to."""
     special_tokens: tuple[str, ...]
     """Tokens for padding, unknown, start, end and mask."""
-    markers: Mapping[str, int] = field(default_factory=dict)
-    """Special tokens of a checkpoint's own, with their ids: they are found in texts, whatever the file says of them."""
+    own_tokens: tuple[dict[str, Any], ...] = ()
+    """Entries of the file's `added_tokens` for tokens that are found in texts, whatever the file says of them."""
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Special tokens among `own_tokens`."""
+        return tuple(token["content"] for token in self.own_tokens if token["special"])
 
 
 def read_other_tokenizer(folder: Path) -> OtherTokenizer | None:
     """Read the tokenizer of a folder unless it is BERT's, a WordPiece vocabulary alone; then, or without one, None.
 
     Raises:
-        DataError: Its special tokens are not in its vocabulary, or a `vocab.txt` has others beside it.
+        DataError: Its special tokens are not in its vocabulary.
     """
     path, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         settings |= read_object(folder / name, missing_ok=True)
-    declared = _markers(settings)
+    markers = _markers(settings)
     if not path.is_file():
         added = read_object(folder / "added_tokens.json", missing_ok=True)
-        if vocab_file.is_file() and (added or declared.intersection(read_vocab_file(vocab_file))):
-            raise DataError(
-                f"{folder} has tokens beside those of vocab.txt ({', '.join([*added, *sorted(declared)][:5])}), which "
-                "bertline reads of a tokenizer.json only. Write one once, and take the new folder: "
-                f"{conversion_of(folder)}"
-            )
-        return None
+        if not vocab_file.is_file() or not (added or markers):
+            return None
+        vocabulary = read_vocabulary(folder)
+        vocab = {token: index for index, token in enumerate(vocabulary.tokens)}
+        own = _own_tokens(markers, ChainMap(added, vocab), added)
+        return OtherTokenizer(content=vocabulary, special_tokens=SPECIAL_TOKENS, own_tokens=own) if own else None
     content = read_object(path)
     model = content.get("model") or {}
     added = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
     vocab = model["vocab"]
     if not isinstance(vocab, dict):
         vocab = {token: index for index, (token, _) in enumerate(vocab)}
-    ids = {**vocab, **added}
-    markers = {token: ids[token] for token in declared if token in ids}
-    if model.get("type") == "WordPiece" and vocab.keys() >= {*added, *SPECIAL_TOKENS} and not markers:
+    own = _own_tokens(markers, ChainMap(added, vocab))
+    if model.get("type") == "WordPiece" and vocab.keys() >= {*added, *SPECIAL_TOKENS} and not own:
         return None
     tokens = []
     for role, customary, of_bert in zip(TOKEN_ROLES, ROBERTA_TOKENS, SPECIAL_TOKENS, strict=True):
         named = _text_of(settings.get(role))
-        token = next((each for each in (named, customary, of_bert) if each in ids), None)
+        token = next((each for each in (named, customary, of_bert) if each in vocab or each in added), None)
         if token is None:
             raise DataError(
                 f"{path}: no {role} can be told. Name it in tokenizer_config.json, as one of the file's tokens; an "
                 "encoder of BERT's family has one."
             )
         tokens.append(token)
-    return OtherTokenizer(content=path.read_text(encoding="utf-8"), special_tokens=tuple(tokens), markers=markers)
+    return OtherTokenizer(content=path.read_text(encoding="utf-8"), special_tokens=tuple(tokens), own_tokens=own)
 
 
 def _markers(settings: Mapping[str, Any]) -> set[str]:
@@ -158,6 +162,13 @@ def _markers(settings: Mapping[str, Any]) -> set[str]:
     declared = map(_text_of, itertools.chain.from_iterable(named))
     roles = (_text_of(settings.get(role)) for role in (*TOKEN_ROLES, "bos_token", "eos_token"))
     return set(declared).difference(roles, SPECIAL_TOKENS, ROBERTA_TOKENS)
+
+
+def _own_tokens(markers: set[str], ids: Mapping[str, int], added: Iterable[str] = ()) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"id": ids[token], "content": token, "normalized": token not in markers, "special": token in markers}
+        for token in sorted({*added, *(marker for marker in markers if marker in ids)}, key=ids.__getitem__)
+    )
 
 
 def _text_of(token: Any) -> Any:

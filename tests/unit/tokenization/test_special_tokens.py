@@ -79,7 +79,7 @@ def test_special_tokens_in_a_text_are_text(name: str, parts: list[str]) -> None:
     assert [ids] == tokenizer.encode_literally([text])
     assert set(ids) & tokenizer.special_ids <= {tokenizer.unk_id}
     assert places == sorted(places) and all(0 <= start <= end <= len(text) for start, end in places)
-    if name.startswith("bytes") and "with signs" in name and "é" not in text:
+    if not name.startswith(("words", "wordpiece")) and "with signs" in name and "é" not in text:
         assert tokenizer.unk_id not in ids  # `<unk>` is five characters
     [masked] = tokenizer.encode_literally([text], with_mask=True)
     assert masked.count(tokenizer.mask_id) == text.count(tokenizer.mask_token)
@@ -92,6 +92,12 @@ def test_other_texts_have_the_ids_that_they_have_for_the_library() -> None:
             assert tokenizer.encode_literally([text]) == [tokenizer.encode(text)]
 
 
+@pytest.mark.parametrize("name", [name for name in TOKENIZERS if name.startswith(("unigram", "bytes"))])
+def test_a_copy_for_a_thread_reads_special_tokens_as_text_too(name: str) -> None:
+    copied = TOKENIZERS[name].copy()
+    assert copied.encode_literally(["<s>[CLS]"]) == TOKENIZERS[name].encode_literally(["<s>[CLS]"])
+
+
 # ---- what a checkpoint declares as its own
 
 
@@ -99,31 +105,48 @@ MARKERS = ("[E1]", "[/E1]")
 
 
 @pytest.mark.parametrize("key", ["additional_special_tokens", "extra_special_tokens"])
-def test_declared_markers_are_tokens_of_a_text_with_the_ids_of_transformers(key: str, tmp_path: Path) -> None:
-    tiny.write_vocabulary(tmp_path, (*tiny.WORDS, "[", "]", "e", "##1", *MARKERS))
+@pytest.mark.parametrize("place", ["vocabulary", "beside vocab.txt", "tokenizer.json", "neither"])
+def test_declared_markers_are_tokens_of_a_text_with_the_ids_of_transformers(
+    place: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_vocabulary = MARKERS if place in ("vocabulary", "tokenizer.json") else ()
+    tiny.write_vocabulary(tmp_path, (*tiny.WORDS, "[", "]", "e", "##1", *in_vocabulary))
     declared = [*MARKERS, "[MASK]"] if key == "additional_special_tokens" else dict(zip("ab", MARKERS, strict=True))
     config = {"do_lower_case": True, key: declared, "tokenizer_class": "BertTokenizer"}
-    Tokenizer.load(tmp_path).backend.save(str(tmp_path / "tokenizer.json"))
+    if place == "beside vocab.txt":
+        size = len(Tokenizer.load(tmp_path).vocab)
+        (tmp_path / "added_tokens.json").write_text(json.dumps({"[E1]": size, "[/E1]": size + 1}))
+    if place == "tokenizer.json":
+        Tokenizer.load(tmp_path).backend.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    capsys.readouterr()
     tokenizer, text = Tokenizer.load(tmp_path), "[E1] Word1 [/E1] [SEP] word2[E1]"
     [ids] = tokenizer.encode_literally([text])
     tokens = tokenizer.tokens(ids)
+    if place == "neither":  # the model has no row for them
+        assert tokenizer.is_wordpiece and "[E1]" not in tokens
+        return
     assert [tokens.count(marker) for marker in MARKERS] == [2, 1] and "[SEP]" not in tokens
     assert set(tokenizer.special_ids) == {tokenizer.vocab.index(token) for token in (*tiny.SPECIAL, *MARKERS)}
+    assert "its 2 additional special tokens ([E1], [/E1]) are tokens in texts" in capsys.readouterr().out
     copy_tokenizer(tmp_path, tmp_path / "copy")
     assert Tokenizer.load(tmp_path / "copy").encode_literally([text]) == [ids]
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    plain = text.replace(" [SEP]", "")
-    assert tokenizer.encode_literally([plain])[0] == theirs.encode(plain, add_special_tokens=False)
+    if key == "additional_special_tokens" or place == "tokenizer.json":
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+        plain = text.replace(" [SEP]", "")
+        assert tokenizer.encode_literally([plain])[0] == theirs.encode(plain, add_special_tokens=False)
 
 
-def test_tokens_beside_a_vocab_txt_are_refused_by_name(tmp_path: Path) -> None:
-    folder = tiny.write_encoder(tmp_path, words=tiny.WORDS)
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"additional_special_tokens": [*MARKERS]}))
-    assert Tokenizer.load(folder).is_wordpiece, "the model has no row for them"
-    (folder / "added_tokens.json").write_text(json.dumps({"covid-19": 99}))
-    with pytest.raises(DataError, match=r"tokens beside those of vocab.txt \(covid-19.*python -c"):
+def test_tokens_added_beside_a_vocabulary_are_read(tmp_path: Path) -> None:
+    folder = tiny.write_encoder(tmp_path, words=(*tiny.WORDS, "covid", "-", "19"))
+    size = len(Tokenizer.load(folder).vocab)
+    (folder / "added_tokens.json").write_text(json.dumps({"covid-19": size, "SARS": size + 1}))
+    ours, theirs = Tokenizer.load(folder), transformers.BertTokenizer.from_pretrained(folder)
+    text = "Covid-19 word1 sars covid-19word2"
+    assert ours.encode_literally([text])[0] == theirs.encode(text, add_special_tokens=False)
+    assert size in ours.encode_literally([text])[0] and ours.vocab_size == size + 2
+    (folder / "added_tokens.json").write_text(json.dumps({"covid-19": size + 3}))
+    with pytest.raises(DataError, match=rf"'covid-19' has the id {size + 3}; .* its id is {size}"):
         Tokenizer.load(folder)
     load_encoder(folder)  # the encoder has nothing to do with it
 
