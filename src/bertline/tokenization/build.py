@@ -34,14 +34,13 @@ _HEADLINE = ("tokens_per_word", "unknown_rate", "unknown_character_rate", "whole
 _MOST_FREQUENT, _SAMPLED_WORDS, _SHOWN_WORDS = 20, 30, 8
 _REPORT_CHARACTERS = 20_000_000  # for the quality report: enough for rates to four decimal places
 _MUCH_UNKNOWN = 0.02  # share of words that become [UNK], or of characters in them, from which there is a warning
-_CASED = "The checkpoint's encoder was trained so; a cased one keeps them"
 _MARKS_CHARACTERS = 2_000_000
 # First words of the names of letters and marks in which a nonspacing mark is an accent, or means nothing.
 _ACCENTED = ("", "Latin", "Greek", "Combining", "Variation")
 # Share of letters that lose a mark from which Latin marks are no accents: as in Vietnamese (over a quarter), Czech and
 # Hungarian, and not in French or Spanish (3 to 4 %).
 _LATIN_MARKS = 0.1
-_MARKS_MATTER, _MARKS_NAMED = 0.005, 0.0005  # shares of letters that lose a mark from which marks are kept, or named
+_MARKS_MATTER = 0.005  # share of letters that lose a mark from which marks are kept
 
 
 def build_tokenizer(
@@ -66,8 +65,6 @@ def build_tokenizer(
             tokenizer, facts = _train_bytes(config, text)
         case ExistingTokenizerConfig():
             tokenizer, facts = _given(config), {"path": config.path, "revision": config.revision}
-            if tokenizer.is_wordpiece:
-                _kept_marks(tokenizer.vocabulary, text, may_keep=False, remedy=_CASED)
         case ExtendedTokenizerConfig():
             tokenizer, facts = _extend(config, text)
         case _:
@@ -95,9 +92,9 @@ def build_tokenizer(
 
 def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:
     plain = Vocabulary(tokens=(), lowercase=config.lowercase, strip_accents=config.strip_accents)
-    remedy = "tokenizer.strip_accents=false keeps them"
-    kept_marks = _kept_marks(plain, text, may_keep=config.strip_accents is None, remedy=remedy)
-    if kept_marks:
+    kept_marks = marks_lost(text) if config.lowercase and config.strip_accents is None else {}
+    if keeps_marks := sum(kept_marks.values()) >= _MARKS_MATTER:
+        say(f"accents are kept (tokenizer.strip_accents): they make other letters in {', '.join(kept_marks)}")
         plain = dataclasses.replace(plain, strip_accents=False)
     user_words = read_user_words(config.user_words, WordSplitter(plain))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split)
@@ -111,11 +108,10 @@ def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer,
         word_counts, vocab_size=config.vocab_size, min_frequency=config.min_frequency, max_alphabet=config.max_alphabet
     )
     rare, rare_share = left_out(word_counts, config.max_alphabet)
-    if rare:
-        (warn if rare_share >= _MUCH_UNKNOWN else say)(
-            f"tokenizer.max_alphabet={config.max_alphabet} leaves out {len(rare):,} characters "
-            f"({', '.join(rare[:_SHOWN_WORDS])} ...): the words that have them, {rare_share:.2%} of the text, become "
-            f"[UNK]; tokenizer.max_alphabet={config.max_alphabet + len(rare)} keeps all"
+    if rare_share >= _MUCH_UNKNOWN:
+        warn(
+            f"tokenizer.max_alphabet={config.max_alphabet} leaves out {len(rare):,} characters: the words that have "
+            f"them, {rare_share:.2%} of the text, become [UNK]"
         )
     learned = set(tokens)
     tokens = with_user_words(tokens, tuple(user_words), size=config.vocab_size)
@@ -128,7 +124,7 @@ def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer,
             "characters_left_out": len(rare),
             "left_out_share": rare_share,
         },
-        **({"kept_marks": kept_marks} if kept_marks else {}),
+        **({"kept_marks": kept_marks} if keeps_marks else {}),
         **_user_word_facts(occur, learned),
     }
     return Tokenizer(dataclasses.replace(plain, tokens=tokens)), facts
@@ -147,11 +143,10 @@ def _user_word_facts(occur: Mapping[str, int], known: Collection[str]) -> dict[s
     """Say of the user's words which the vocabulary would have had anyway, and which the text does not have."""
     if not occur:
         return {}
-    anyway, absent = [word for word in occur if word in known], [word for word in occur if not occur[word]]
-    message = f"{len(occur):,} words of tokenizer.user_words are tokens"
-    for words, what in ((anyway, "would have been anyway"), (absent, "are not in the text, so nothing trains them")):
-        message += f"; {len(words):,} {what}" + (f" ({', '.join(words[:_SHOWN_WORDS])})" if words else "")
-    say(message)
+    absent = [word for word in occur if not occur[word]]
+    if absent:
+        say(f"words of tokenizer.user_words that are not in the text, so nothing trains them: {', '.join(absent)}")
+    anyway = [word for word in occur if word in known]
     return {"user_words": {"words": list(occur), "in_anyway": anyway, "not_in_text": absent}}
 
 
@@ -177,7 +172,6 @@ def _given(config: ExistingTokenizerConfig | ExtendedTokenizerConfig) -> Tokeniz
 
 def _extend(config: ExtendedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer, dict[str, Any]]:
     old = _given(config).vocabulary
-    _kept_marks(old, text, may_keep=False, remedy=_CASED)
     user_words = read_user_words(config.user_words, WordSplitter(old))
     unsplit = tuple(word for word, is_split in user_words.items() if is_split and word not in old.unsplit)
     known = set(old.tokens)
@@ -209,23 +203,6 @@ def _extend(config: ExtendedTokenizerConfig, text: CorpusText) -> tuple[Tokenize
     return Tokenizer(dataclasses.replace(base, tokens=(*base.tokens, *words))), facts
 
 
-def _kept_marks(vocabulary: Vocabulary, text: CorpusText, *, may_keep: bool, remedy: str) -> dict[str, float]:
-    """Return the scripts whose marks are to be kept because stripping would merge other letters, with their shares.
-
-    They are kept only where nobody has said whether accents are stripped; elsewhere such scripts are warned of by name.
-    """
-    strips = vocabulary.lowercase if vocabulary.strip_accents is None else vocabulary.strip_accents
-    shares = marks_lost(text) if strips else {}
-    listed = ", ".join(f"{script} ({share:.2%} of all letters)" for script, share in shares.items())
-    why = f"in {listed} they are vowels or make other letters, and words that differ in them alone"
-    if may_keep and sum(shares.values()) >= _MARKS_MATTER:
-        say(f"accents are kept, as with tokenizer.strip_accents=false: {why} would be one")
-        return shares
-    if sum(shares.values()) >= _MARKS_NAMED:
-        warn(f"the vocabulary strips accents: {why} become one. {remedy}")
-    return {}
-
-
 def marks_lost(text: CorpusText) -> dict[str, float]:
     """Return the share of the letters of the train text that would lose a mark, by script.
 
@@ -248,24 +225,14 @@ def marks_lost(text: CorpusText) -> dict[str, float]:
 
 
 def _warn_of_unknown(quality: Mapping[str, Any]) -> None:
-    if max(quality["unknown_character_rate"], quality["unknown_rate"]) < _MUCH_UNKNOWN:
-        return
-    message = (
-        f"{quality['unknown_character_rate']:.1%} of the characters and {quality['unknown_rate']:.1%} of the words of "
-        f"the {quality['split']} text become [UNK]"
-    )
-    if (long := quality["too_long_character_rate"]) >= _MUCH_UNKNOWN / 2:
-        message += (
-            f"; {long:.1%} are in stretches without a space of over {MAX_WORD_CHARACTERS} letters, which are one [UNK] "
-            "each: put spaces between words (a language written without them, such as Thai, has to be segmented first)"
+    if max(quality["unknown_character_rate"], quality["unknown_rate"]) >= _MUCH_UNKNOWN:
+        lacking = ", ".join(list(quality["unknown_characters"])[:_SHOWN_WORDS])
+        warn(
+            f"{quality['unknown_character_rate']:.1%} of the characters and {quality['unknown_rate']:.1%} of the words "
+            f"of the {quality['split']} text become [UNK]. {quality['too_long_character_rate']:.1%} of the characters "
+            f"are in words of over {MAX_WORD_CHARACTERS} letters: put spaces between words. Characters that the "
+            f"vocabulary lacks: {lacking or 'none'}. Raise tokenizer.max_alphabet, or take tokenizer=wordpiece."
         )
-    if quality["unknown_characters"]:
-        shown = ", ".join(list(quality["unknown_characters"])[:_SHOWN_WORDS])
-        message += (
-            f"; the vocabulary lacks characters ({shown} ...): raise tokenizer.max_alphabet, or train a vocabulary on "
-            "the text (tokenizer=wordpiece)"
-        )
-    warn(message)
 
 
 def _train_words(sample_characters: int, normalization: Vocabulary, text: CorpusText) -> tuple[float, Counter[str]]:

@@ -3,8 +3,7 @@
 BERT's normalisation and pre-tokenisation never look across a space: each decides by single characters (control
 characters, Chinese characters, case, punctuation), except canonical decomposition, which reorders combining marks only
 between two characters that are not marks, and a space is none. So the words of a sentence are those of its stretches
-between two spaces, and each distinct stretch of a text is looked at once. A frequent mark, which is a word of its own,
-first gets spaces next to it, so that most stretches are words.
+between two spaces, and each distinct stretch of a text is looked at once.
 """
 
 import dataclasses
@@ -31,8 +30,6 @@ from bertline.tokenization.vocabulary import UNK, Vocabulary
 _BATCH_CHARACTERS = 8_000_000
 _FILE = "counts.json"
 
-# Frequent marks: each is a word of its own for BERT, and no mark that combines, so spaces next to it change no token.
-_FREQUENT_MARKS = {**{mark: f" {mark}" for mark in ",.)"}, "(": "( ", **{mark: f" {mark} " for mark in "\"'-;:"}}
 # In printable ASCII everything but letters and digits is punctuation for BERT.
 _find_ascii_words = re.compile(r"[A-Za-z0-9]+|[^ ]").findall
 
@@ -103,7 +100,7 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary) -> Counter[
         Normalised words with their counts (Python integers: no overflow on any corpus).
     """
     # Each distinct stretch between spaces is processed once and weighted by its count.
-    numbers, stretches = distinct_stretches(" ".join(with_spaces(sentences, normalization)))
+    numbers, stretches = distinct_stretches(" ".join(sentences))
     words_of = WordSplitter(normalization)
     words: dict[str, int] = {}
     count_before = words.get
@@ -137,22 +134,3 @@ class WordSplitter:
             return ascii_words
         normalized = self._normalize(text)
         return [normalized[start:end] for start, end in self._words.encode(normalized).offsets]
-
-
-def with_spaces(texts: Iterable[str], vocabulary: Vocabulary) -> list[str]:
-    """Return texts with the same words but fewer distinct stretches: frequent marks have spaces, ASCII is lower-cased.
-
-    A vocabulary of unsplit words, which may have marks, leaves these where they are.
-
-    >>> with_spaces(["The (old) U.S., again"], Vocabulary(tokens=(), lowercase=True))
-    ['the ( old ) u .s . , again']
-    """
-    marks = {} if vocabulary.unsplit else _FREQUENT_MARKS
-    spaced = []
-    for text in texts:
-        if vocabulary.lowercase and text.isascii():
-            text = text.lower()
-        for mark, with_spaces in marks.items():
-            text = text.replace(mark, with_spaces)
-        spaced.append(text)
-    return spaced

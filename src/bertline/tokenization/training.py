@@ -1,4 +1,4 @@
-"""Deterministic training of a vocabulary: WordPiece, with 64 bits for counts, and byte-level BPE.
+"""Deterministic training of a vocabulary: WordPiece, with exact counts, and byte-level BPE.
 
 The WordPiece trainer of the tokenizers library is not deterministic (four runs on one corpus gave four vocabularies)
 and counts pairs in 32 bits, so bertline has its own.
@@ -6,10 +6,9 @@ and counts pairs in 32 bits, so bertline has its own.
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
 import tokenizers
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -27,130 +26,60 @@ from bertline.tokenization.vocabulary import (
     OtherTokenizer,
 )
 
-_Places = npt.NDArray[np.int64]
-# Pairs as numbers: that of the left symbol times 2**32, plus that of the right one.
-_Keys = npt.NDArray[np.int64]
-_BITS = 32
-_GONE = -1
+_Pair = tuple[str, str]
 
 
 class Merger:
-    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge.
+    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge."""
 
-    All words lie one after another in one array of symbols. A merge writes the new symbol over the left one and takes
-    the right one out of the chain of its word; a pair is found by its places, listed when it comes into being.
-    """
-
-    def __init__(self, words: Sequence[str], counts: Sequence[int]) -> None:
-        lengths = np.fromiter(map(len, words), np.int64, len(words))
-        characters = np.frombuffer("".join(words).encode("utf-32-le", "surrogatepass"), np.uint32)
-        size = len(characters)
-        starts = np.zeros(size, bool)
-        starts[np.cumsum(lengths) - lengths] = True
-        distinct, symbols = np.unique(characters.astype(np.int64) * 2 + starts, return_inverse=True)
-        self._names = [("" if code % 2 else CONTINUATION) + chr(code // 2) for code in distinct.tolist()]
-        self._numbers = {name: number for number, name in enumerate(self._names)}
-        # One place more stands for what is before a word and after it.
-        self._outside = size
-        self._symbols = np.append(symbols, _GONE)
-        self._weights = np.append(np.repeat(np.array(counts, np.int64), lengths), 0)
-        self._before = np.where(np.append(starts, True), size, np.arange(-1, size))
-        self._after = np.append(np.where(np.append(starts[1:], True), size, np.arange(1, size + 1)), size)
-        del lengths, characters, starts, symbols  # memory is at its highest below
-        self._is_merged = np.zeros(size + 1, bool)
-        self._pair_counts: dict[int, int] = {}
-        self._places: defaultdict[int, list[_Places]] = defaultdict(list)
+    def __init__(self, word_counts: Mapping[str, int]) -> None:
+        self._word_counts = word_counts
+        self._subwords = {word: [word[0], *(CONTINUATION + letter for letter in word[1:])] for word in word_counts}
+        self._pair_counts: Counter[_Pair] = Counter()
+        # A word stays listed when a merge next to it took the pair away.
+        self._words: defaultdict[_Pair, set[str]] = defaultdict(set)
+        for word, subwords in self._subwords.items():
+            for pair in pairwise(subwords):
+                self._pair_counts[pair] += word_counts[word]
+                self._words[pair].add(word)
         # Counts in the queue can be too high, never too low: a pair is pushed again when its count increases.
-        self._queue: list[tuple[int, str, str, int]] = []
-        first = np.flatnonzero(self._after[:-1] != size)
-        keys = _keys(self._symbols[first], self._symbols[self._after[first]])
-        self._list_places(keys, first)
-        self._change(keys, self._weights[first])
+        self._queue = [(-count, pair) for pair, count in self._pair_counts.items()]
+        heapq.heapify(self._queue)
 
-    def most_frequent(self, min_frequency: int) -> int | None:
+    def most_frequent(self, min_frequency: int) -> _Pair | None:
         """Return the pair with the highest count, ties in alphabetical order; None if all counts are too low."""
         while self._queue:
-            negative_count, left, right, pair = heapq.heappop(self._queue)
-            count = self._pair_counts.get(pair, 0)
+            negative_count, pair = heapq.heappop(self._queue)
+            count = self._pair_counts[pair]
             if count == -negative_count and count >= min_frequency:
                 return pair
             if count >= min_frequency:
-                heapq.heappush(self._queue, (-count, left, right, pair))
+                heapq.heappush(self._queue, (-count, pair))
         return None
 
-    def merge(self, pair: int) -> str:
-        """Merge all occurrences of the pair and return the new subword."""
-        left, right = pair >> _BITS, pair & ((1 << _BITS) - 1)
-        token = self._names[left] + self._names[right].removeprefix(CONTINUATION)
-        # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is one symbol.
-        number = self._numbers.setdefault(token, len(self._names))
-        if number == len(self._names):
-            self._names.append(token)
-        symbols, before, after, weights = self._symbols, self._before, self._after, self._weights
-        # A place stays listed when a merge next to it took the pair away. Sorted: from left to right in each word.
-        places = np.unique(np.concatenate(self._places.pop(pair)))
-        places = places[(symbols[places] == left) & (symbols[after[places]] == right)]
-        if left == right:
-            places = _without_overlaps(places, after)
-        seconds = after[places]
-        behind = after[seconds]
-        self._is_merged[places] = True
-        has_right = (behind != self._outside) & ~self._is_merged[behind]  # else it is the left of the next one
-        self._is_merged[places] = False
-        has_left = before[places] != self._outside
-        here, there = places[has_left], places[has_right]
-        left_weights, right_weights = weights[here], weights[there]
-        gone = (_keys(symbols[before[here]], left), _keys(right, symbols[behind[has_right]]))
-        symbols[places], symbols[seconds] = number, _GONE
-        after[places] = behind
-        before[behind] = places
-        before[self._outside] = self._outside
-        on_left = before[here]
-        come = np.concatenate((_keys(symbols[on_left], number), _keys(number, symbols[behind[has_right]])))
-        self._list_places(come, np.concatenate((on_left, there)))
-        self._change(
-            np.concatenate((*gone, come)), np.concatenate((-left_weights, -right_weights, left_weights, right_weights))
-        )
-        self._pair_counts.pop(pair, None)
+    def merge(self, pair: _Pair) -> str:
+        """Merge all occurrences of the pair, from left to right in each word, and return the new subword."""
+        token = pair[0] + pair[1].removeprefix(CONTINUATION)
+        increased: set[_Pair] = set()
+        for word in self._words.pop(pair):
+            count, before = self._word_counts[word], self._subwords[word]
+            after: list[str] = []
+            for subword in before:
+                if after and (after[-1], subword) == pair:
+                    after[-1] = token
+                else:
+                    after.append(subword)
+            for old in pairwise(before):
+                self._pair_counts[old] -= count
+            for new in pairwise(after):
+                self._pair_counts[new] += count
+                if token in new:
+                    self._words[new].add(word)
+                    increased.add(new)
+            self._subwords[word] = after
+        for new in increased:
+            heapq.heappush(self._queue, (-self._pair_counts[new], new))
         return token
-
-    def _list_places(self, keys: _Keys, places: _Places) -> None:
-        for pair, where in _groups(keys):
-            self._places[pair].append(places[where])
-
-    def _change(self, keys: _Keys, differences: npt.NDArray[np.int64]) -> None:
-        """Add differences to the counts of pairs; a pair may stand there several times."""
-        distinct, places = np.unique(keys, return_inverse=True)
-        totals = np.zeros(len(distinct), np.int64)
-        np.add.at(totals, places, differences)
-        counts, names = self._pair_counts, self._names
-        for pair, difference in zip(distinct.tolist(), totals.tolist(), strict=True):
-            counts[pair] = count = counts.get(pair, 0) + difference
-            if difference > 0:
-                heapq.heappush(self._queue, (-count, names[pair >> _BITS], names[pair & ((1 << _BITS) - 1)], pair))
-
-
-def _keys(left: _Keys | int, right: _Keys | int) -> _Keys:
-    return np.asarray((left << _BITS) | right, dtype=np.int64)
-
-
-def _groups(keys: _Keys) -> list[tuple[int, _Places]]:
-    """Return the distinct keys, each with the indices at which it stands."""
-    order = np.argsort(keys, kind="stable")
-    distinct, starts = np.unique(keys[order], return_index=True)
-    stops = [*starts[1:], len(keys)]
-    return [(key, order[start:stop]) for key, start, stop in zip(distinct.tolist(), starts, stops, strict=False)]
-
-
-def _without_overlaps(places: _Places, after: _Places) -> _Places:
-    """Return places, from left to right, without those whose symbol is the second one of the place before."""
-    taken: list[int] = []
-    second = -1
-    for place, following in zip(places.tolist(), after[places].tolist(), strict=True):
-        if place != second:
-            taken.append(place)
-            second = following
-    return np.array(taken, dtype=np.int64)
 
 
 def train_wordpiece(
@@ -178,8 +107,7 @@ def train_wordpiece(
     ('##es', '##est', '##ow', 'low')
     """
     alphabet = set(_characters_by_count(word_counts)[:max_alphabet])
-    # Sorted, so that the result does not depend on the order in which the words were counted.
-    words = sorted(word for word in word_counts if len(word) <= MAX_WORD_CHARACTERS and alphabet.issuperset(word))
+    words = [word for word in word_counts if len(word) <= MAX_WORD_CHARACTERS and alphabet.issuperset(word)]
     inside = {character for word in words for character in word[1:]}
     tokens = [*SPECIAL_TOKENS, *sorted(alphabet), *(CONTINUATION + character for character in sorted(inside))]
     if len(tokens) > vocab_size:
@@ -189,7 +117,7 @@ def train_wordpiece(
             "characters become [UNK])."
         )
     known = set(tokens)
-    merger = Merger(words, [word_counts[word] for word in words])
+    merger = Merger({word: word_counts[word] for word in words})
     while len(tokens) < vocab_size:
         pair = merger.most_frequent(min_frequency)
         if pair is None:

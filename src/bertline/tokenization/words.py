@@ -37,8 +37,6 @@ def read_user_words(given: Sequence[str] | str, words_of: Callable[[str], Sequen
                 f"the words themselves: {_KEY}=[kubernetes, covid-19]"
             ) from error
         entries = [(f"{path}, line {number}", line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-        if not entries:
-            raise DataError(f"{_KEY} names {given}, which has no words. Give one a line, or null the key: {_KEY}=[]")
     else:
         entries = [(f"{_KEY}[{index}]", word.strip()) for index, word in enumerate(given)]
     is_split: dict[str, bool] = {}
