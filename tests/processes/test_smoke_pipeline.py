@@ -9,9 +9,10 @@ import sqlite3
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Written only under conditions that the smoke preset may not meet: an alarm, a baseline that wins.
+# Written only under conditions that the smoke preset may not meet: an alarm, a tagger with a CRF.
 CONDITIONAL = {
-    "artifacts/pretrain/health.jsonl", "artifacts/sweep/*/winner/*",
+    "artifacts/pretrain/health.jsonl", "artifacts/export/*/crf.safetensors",
+    "artifacts/sweep/*/winner/*",
 }  # fmt: skip
 
 

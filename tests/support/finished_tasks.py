@@ -23,6 +23,7 @@ from bertline.kinds.regression import RegressionTaskConfig
 from bertline.kinds.sentence_labelling import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig, SentenceRows
 from bertline.kinds.summarisation import SummarisationTaskConfig
 from bertline.kinds.tagging import ConlluSourceConfig, TaggingTaskConfig
+from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import AnswersSourceConfig, SquadSourceConfig, SummariesSourceConfig
 from bertline.tasks.stored_rows import (
     COLLECTION,
@@ -86,6 +87,9 @@ def finish(name: str, folder: Path, encoder: Path | None = None) -> Finished:
     )  # fmt: skip
     kind = task_kind(config, labels)
     model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=5, attention="plain"))
+    if isinstance(model, BertForTokenClassificationWithCrf):
+        with torch.no_grad():
+            model.crf.transitions.copy_(torch.linspace(-0.02, 0.02, len(labels) ** 2))
     target = folder / "best"
     kind.save_model(model, target)
     copy_tokenizer(encoder, target)
@@ -148,9 +152,9 @@ def _regression(head: Any) -> Example:
     return config, [], NumberRows(_ids(8), texts(8, seed=1), texts(8, seed=2), np.linspace(0, 5, 8)), {}
 
 
-def _token_classification(**changes: Any) -> Example:
+def _token_classification(head: str, **changes: Any) -> Example:
     source = tiny.conll_source(train_file="train.txt", tag_column=-1)
-    config = tiny.tagging_task(source=source, window_overlap=6, **{**_BASE, **changes})
+    config = tiny.tagging_task(source=source, head=head, window_overlap=6, **{**_BASE, **changes})
     words = [each.split() for each in texts(8, seed=1, most=40)]
     if config.word_case == "marked":  # words of several tokens, and of every case
         words = [[(f"{word}-{word}" if place % 3 else word.title()) for place, word in enumerate(row)] for row in words]
@@ -235,8 +239,9 @@ KINDS: dict[str, Callable[[], Example]] = {
     "multi_label": _multi_label,
     "linear": lambda: _regression("linear"),
     "cosine": lambda: _regression("cosine"),
-    "softmax": _token_classification,
-    "cased": lambda: _token_classification(word_logits="mean", word_case="marked", outside_margin="dev"),
+    "softmax": lambda: _token_classification("softmax"),
+    "cased": lambda: _token_classification("softmax", word_logits="mean", word_case="marked", outside_margin="dev"),
+    "crf": lambda: _token_classification("crf"),
     "question_answering": _question_answering,
     "retrieval": _retrieval,
     "reranking": _reranking,

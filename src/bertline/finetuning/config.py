@@ -45,7 +45,7 @@ class FineTuningConfig(Checked):
     """Whether AdamW corrects its bias. BERT's own optimizer does not, which makes training on small datasets unstable
     (arXiv 2006.05987, section 4)."""
     label_smoothing: FractionBelowOne
-    """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers)."""
+    """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers, a CRF)."""
     focal_gamma: NonNegativeFloat
     """Exponent of the focal loss, by which rows that the model is sure of count less (arXiv 1708.02002, section 3.2; 2
     worked best there); 0 is cross-entropy. An error for a task other than classification."""

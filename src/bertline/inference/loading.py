@@ -137,7 +137,12 @@ def _inferred_task(checkpoint: Checkpoint, *, max_length: int) -> FinishedTask |
             )
         case "BertForTokenClassification" if all(re.fullmatch(r"O|[BI]-.+", label) for label in labels):
             config = TokenClassificationTaskConfig(
-                kind="token_classification", outside_margin="none", metric="entity_f1", **word_settings, **base
+                kind="token_classification",
+                head="softmax",
+                outside_margin="none",
+                metric="entity_f1",
+                **word_settings,
+                **base,
             )
         case "BertForTokenClassification":
             warn(

@@ -113,7 +113,7 @@ class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
         return options.cross_entropy(outputs, batch["word_labels"])
 
     def compared(self, outputs: Tensor, teacher: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the logits of words."""
+        """Return the logits of words; a CRF's emissions are logits, too."""
         theirs = self.word_logits(teacher[:, : batch["input_ids"].shape[1]], batch)
         is_word = batch["word_labels"] != IGNORED_LABEL
         return outputs[is_word], theirs[is_word]

@@ -1,21 +1,24 @@
-"""Token classification: entities as IOB2 tags of words (paper, section 5.3)."""
+"""Token classification: entities as IOB2 tags of words, with softmax or a CRF (paper, section 5.3)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_parameters_sentences
+from bertline.encoding.word_windows import EncodedWords
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
-from bertline.kinds.base import Calibration, Statistics, list_of
+from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
 from bertline.kinds.tagging import OUTSIDE_MARGIN, Tagging, WordPlaces
 from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.config import WordTaskConfig
@@ -29,10 +32,12 @@ from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs
+    from bertline.kinds.base import AttentionKind, Baseline, BaselineInputs, Machine, Tensor, nn
+    from bertline.modeling.crf import LinearChainCrf
 
 # Sorted by distance to 0, so that ties go to the margin nearest to it.
 _MARGINS = tuple(sorted((step / 10 for step in range(-5, 21)), key=lambda margin: (abs(margin), margin)))
+_ROWS_DECODED_TOGETHER = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,13 +46,17 @@ class TokenClassificationTaskConfig(WordTaskConfig):
 
     kind: Literal["token_classification"]
     source: DocsParametersSourceConfig | ConllSourceConfig | TableSourceConfig
+    head: Literal["softmax", "crf"]
+    """`softmax` scores each word by itself, `crf` whole tag sequences (conditional random field)."""
     outside_margin: Literal["none", "dev"]
-    """`dev` predicts O only if its logit exceeds that of the best tag by a margin, which is tuned for
+    """`dev` (softmax only) predicts O only if its logit exceeds that of the best tag by a margin, which is tuned for
     the metric on dev. Most words are O, so plain argmax misses entities."""
     metric: Literal["entity_f1"]
     """Metric on dev that selects trials; higher is better."""
 
     def check(self) -> None:
+        if self.outside_margin == "dev" and self.head == "crf":
+            raise ValueError("outside_margin=dev is for head=softmax; a CRF decides on whole label sequences")
         for key in ("text_pair_column", "label_columns", "label_pattern", "label_separator", "extra_tests"):
             if getattr(self.source, key, None):
                 raise ValueError(f"source.{key} is for labels of texts, not for spans or tags; leave it out")
@@ -67,7 +76,7 @@ class Entity(NamedTuple):
 
 
 class TokenClassification(Tagging):
-    """Predicts an IOB2 tag for each word of a row."""
+    """Predicts an IOB2 tag for each word of a row, with softmax or a CRF."""
 
     config_class = TokenClassificationTaskConfig
     answers = (Entity,)
@@ -135,6 +144,55 @@ class TokenClassification(Tagging):
         """Entity types, in the order of the columns of the statistics."""
         return types_of(self.labels)
 
+    @property
+    def unused_options(self) -> dict[str, str]:
+        if self.config.head == "softmax":
+            return super().unused_options
+        reason = "a CRF scores whole label sequences (head=softmax heeds it)"
+        return {**super().unused_options, **dict.fromkeys(("class_weights", "label_smoothing"), reason)}
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        return self._with_head(super().new_model(folder, head))
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
+        model: Any = self._with_head(super().load_model(folder, attention=attention))
+        if self._is_crf:
+            from bertline.modeling.crf import read_crf
+
+            read_crf(model.crf, folder)
+        return model
+
+    def save_model(self, model: Any, folder: Path) -> None:
+        """See `TaskKind.save_model`. With a CRF, the Hugging Face model gives the emissions; the CRF is in
+        `crf.safetensors`."""
+        super().save_model(model.tagger if self._is_crf else model, folder)
+        if self._is_crf:
+            from bertline.modeling.crf import write_crf
+
+            write_crf(model.crf, folder)
+
+    @property
+    def _is_crf(self) -> bool:
+        return self.config.head == "crf"
+
+    def _with_head(self, tagger: Any) -> nn.Module:
+        from bertline.modeling.crf import BertForTokenClassificationWithCrf
+
+        return BertForTokenClassificationWithCrf(tagger, self.labels) if self._is_crf else tagger
+
+    def hard_loss(self, model: Any, outputs: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over words (softmax) or negative log-likelihood over windows (CRF)."""
+        if not self._is_crf:
+            return super().hard_loss(model, outputs, batch, options)
+        return -model.crf.log_likelihood(outputs, batch["word_labels"].clamp(min=0), batch["num_words"]).mean()
+
+    def predict(self, model: Any, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+        if not self._is_crf:
+            return super().predict(model, encoded, machine)
+        return _crf_labels(model.crf, self.logits_of_words(model, encoded, machine), encoded.row_starts)
+
     def calibrate(self, rows: TaggedRows, predictions: TagPredictions) -> Calibration:
         """Choose the margin of O with the best score on these rows, if configured; 0 if no other is better."""
         if self.config.outside_margin == "none" or not predictions.word_log_probabilities:
@@ -181,6 +239,11 @@ class TokenClassification(Tagging):
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         of_tagger = super().usage(calibration, pair=pair)
         limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
+        if self._is_crf:
+            limits.append(
+                "Tags are decoded by a conditional random field (`crf.safetensors`), which bertline alone reads: "
+                "transformers and the ONNX files give the scores of each token that go into it, not its decision."
+            )
         if calibration.get(OUTSIDE_MARGIN):
             limits.append(
                 f"bertline takes a word for O only where its logit is more than {calibration[OUTSIDE_MARGIN]:.3g} "
@@ -189,9 +252,36 @@ class TokenClassification(Tagging):
         return replace(
             of_tagger,
             what=f"Marks in running text: {', '.join(map(code_span, self.types))}.",
+            pipeline=of_tagger.pipeline and not self._is_crf,
             snippets=(
                 'import bertline\n\nbertline.load("NAME").predict(["A text with names in it."])  '
                 "# type, text, start, end, score",
             ),
             limits=(*limits, *of_tagger.limits[1:]),
         )
+
+
+def _crf_labels(crf: LinearChainCrf, logits: Tensor, row_starts: NDArray[np.int64]) -> TagPredictions:
+    """Decode the label sequence of each row as a whole, across its windows, from logits [T, L]."""
+    import torch
+
+    num_words = np.diff(row_starts)
+    of_rows = logits.split(num_words.tolist())
+    labels = [np.zeros(count, dtype=np.int64) for count in num_words]
+    word_confidences = [np.ones(count) for count in num_words]
+    confidences = np.ones(len(num_words))
+    # Rows of similar length are decoded together; rows without words are left out.
+    order = [row for row in np.argsort(num_words, kind="stable").tolist() if num_words[row]]
+    for first in range(0, len(order), _ROWS_DECODED_TOGETHER):
+        rows = order[first : first + _ROWS_DECODED_TOGETHER]
+        emissions = torch.nn.utils.rnn.pad_sequence([of_rows[row] for row in rows], batch_first=True).to(
+            crf.start.device
+        )
+        lengths = torch.from_numpy(num_words[rows]).to(emissions.device)
+        paths, log_probabilities = crf.decode(emissions, lengths)
+        confidences[rows] = log_probabilities.double().exp().cpu().numpy()
+        marginals = crf.marginals(emissions, lengths).gather(2, paths[:, :, None])
+        of_paths = marginals[:, :, 0].double().cpu().numpy()
+        for row, path, of_path in zip(rows, paths.cpu().numpy(), of_paths, strict=True):
+            labels[row], word_confidences[row] = path[: num_words[row]], of_path[: num_words[row]]
+    return TagPredictions(labels, confidences, word_confidences)

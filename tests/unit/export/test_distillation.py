@@ -24,7 +24,7 @@ def written_task(name, rows, folder):
     return folder
 
 
-@pytest.mark.parametrize("name", ["classification", "linear", "cosine", "question_answering", "retrieval"])
+@pytest.mark.parametrize("name", ["classification", "linear", "cosine", "crf", "question_answering", "retrieval"])
 def test_a_graph_is_scored_as_its_model(name, tmp_path):
     one = finished_tasks.finish(name, tmp_path)
     folder = written_task(name, one.rows, tmp_path / "task")

@@ -70,6 +70,7 @@ def test_the_exported_folder_predicts_what_the_sweeps_does(exported: Exported, n
     ours, theirs = (bertline.load(str(folder), device="cpu") for folder in (each.folder, exported.folder / name))
     inputs: dict[str, tuple[Any, ...]] = {
         "softmax": (["word1 word2 word3 word4"],),
+        "crf": (["word1 word2 word3 word4"],),
         "question_answering": (["word1"], ["word2 word3 word4"]),
         "reranking": (["word1"], [["word2", "word3"]]),
         "retrieval": (["word1"], ["word2", "word3"]),

@@ -262,7 +262,7 @@ def test_classes_are_weighed_by_what_they_lack(job, scripted):
 # By the names of `finished_tasks.KINDS`; what heeds both is not here.
 BOTH = ("class_weights", "label_smoothing")
 UNUSED = {
-    **dict.fromkeys(("linear", "cosine", "question_answering", "retrieval"), BOTH),
+    **dict.fromkeys(("linear", "cosine", "crf", "question_answering", "retrieval"), BOTH),
     "reranking": ("class_weights",),
 }
 

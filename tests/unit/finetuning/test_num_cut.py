@@ -29,7 +29,7 @@ def reader(tmp_path_factory):
     return Tokenizer.load(folder)
 
 
-WINDOWED = ("windows", "softmax", "cased", "tagging")
+WINDOWED = ("windows", "softmax", "cased", "crf", "tagging")
 SIZES = {
     "question_answering": {"max_question_length": 4, "window_overlap": 2},
     "retrieval": {"query_max_length": 8},
