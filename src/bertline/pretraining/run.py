@@ -15,7 +15,15 @@ from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.callbacks import Checkpointing, Probing, Rehearsal, Throughput, TimeLeft, flops_of
+from bertline.pretraining.callbacks import (
+    Checkpointing,
+    Probing,
+    ProfileSteps,
+    Rehearsal,
+    Throughput,
+    TimeLeft,
+    flops_of,
+)
 from bertline.pretraining.checkpoint import TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
 from bertline.pretraining.health import HealthMonitor
@@ -118,6 +126,7 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> None
     work = {length: length * flops_of(module.model, seq_len=length, target_fraction=0.15) for length in plan.lengths}
     monitor, checkpointing = HealthMonitor.of(job, plan), Checkpointing(state=state, request=StopRequest())
     callbacks = [
+        *([ProfileSteps(state)] if job.runtime.profile else []),
         Rehearsal(dataset),
         Throughput(state=state, monitor=monitor, progress=progress, time_left=TimeLeft(plan, work)),
         Probing(state=state),

@@ -36,3 +36,13 @@ def cpu_computes_bf16() -> bool:
 def compile_at_least(num_shapes: int) -> None:
     """Let the compiler compile one function for so many shapes before it silently runs the slow path (8 by default)."""
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, num_shapes)
+
+
+def name_compiled_kernels() -> None:
+    """Make the CPU's compiled kernels appear by name in a profile; without this, a whole compiled graph is one line.
+
+    Call before anything is compiled. It adds markers to the kernels and does not change their arithmetic.
+    """
+    import torch._inductor.config
+
+    torch._inductor.config.cpp.enable_kernel_profile = True
