@@ -50,7 +50,7 @@ def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> N
         places=_places,
         vocabulary=vocabulary,
         fits=[_fit_row(vocabulary, one) for one in (vocabulary.own, *vocabulary.trained.values(), *vocabulary.given)],
-        vocabulary_charts=_vocabulary_charts(vocabulary),
+        coverage=_coverage_chart(vocabulary),
         part_rows=_part_rows,
         small=small,
     )
@@ -127,25 +127,14 @@ def _places(numbers: Mapping[str, int]) -> str:
 _COLOURS = ("c0", "c1", "c2", "c4", "c5", "c6", "c7", "c8", "c9")
 
 
-def _vocabulary_charts(survey: VocabularySurvey) -> list[Captioned]:
-    """Return charts of coverage, and of tokens a word by the size of the vocabulary if several sizes were trained."""
+def _coverage_chart(survey: VocabularySurvey) -> Captioned:
+    """Return a chart of the share of the text that the most frequent tokens are."""
     named = list(zip((survey.own, *survey.given), _COLOURS, strict=False))
     curves = [Series(one.name, one.coverage(), colour) for one, colour in named]
     chart = line_chart(curves, x_name="tokens, the most frequent first", y_name="share of the text", log_x=True)
     used = f"{count(survey.own.num_used)} of {count(survey.own.size)} tokens occur in this text."
     caption = f"Coverage: the share of the text that the most frequent tokens are. {used}"
-    charts = [Captioned("coverage", chart, caption)]
-    here = [*survey.trained.values(), *([survey.own] if survey.was_trained else [])]
-    sizes = sorted({(float(one.size), one.tokens_per_word) for one in here})
-    if len(sizes) > 1:
-        series = [Series("trained on this text", sizes, _COLOURS[0], style="marked")]
-        series += [
-            Series(one.name, [(float(one.size), one.tokens_per_word)], colour, style="marked")
-            for one, colour in named[1:]
-        ]
-        chart = line_chart(series, x_name="tokens in the vocabulary", y_name="tokens a word", log_x=True)
-        charts.append(Captioned("sizes", chart, "What size buys: tokens a word, by the size of the vocabulary."))
-    return charts
+    return Captioned("coverage", chart, caption)
 
 
 def small(share: float) -> str:

@@ -37,14 +37,12 @@ class VocabularySurvey:
     split: Split
     """Split that the figures are of: validation, or train where nothing is held out."""
     own: Fit
-    was_trained: bool
-    """Whether the surveyed vocabulary is a WordPiece trained on this corpus, as those of `trained` are."""
     by_source: dict[str, list[Fit]]
     """Source and language (`label_of`) to the surveyed vocabulary and the named ones on its text; of a corpus of one
     source, its kind to the surveyed one."""
     trained: dict[str, Fit]
-    """Vocabularies trained on the train text, by what their size is that of: `half`, `own` (if the surveyed one was not
-    trained), `twice`, or the name of a given one."""
+    """Vocabularies trained on the train text, by what their size is that of: `own` (if the surveyed one was not
+    trained), or the name of a given one."""
     given: list[Fit]
     """Vocabularies named to compare with."""
     shared: dict[str, float]
@@ -91,8 +89,8 @@ def survey_vocabulary(
 ) -> VocabularySurvey:
     """Measure the vocabulary of a tokenizer folder on a corpus, compared with others, which are WordPiece.
 
-    `compare` has folders, `vocab.txt` files or hub names. Of a WordPiece that was trained on this corpus
-    (`was_trained`), the first half is the vocabulary of half the size.
+    `compare` has folders, `vocab.txt` files or hub names. Unless it was trained on this corpus (`was_trained`), it is
+    also compared with one of its size that is.
 
     Raises:
         DataError: A named vocabulary cannot be read.
@@ -112,7 +110,8 @@ def survey_vocabulary(
 
     others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
     train = corpus.words("train", tokenizer.normalization, characters=_CHARACTERS)[""]
-    trained = _trained(tokenizer, train, others, was_trained=was_trained)
+    sizes = {} if was_trained else {"own": tokenizer.vocab_size}
+    trained = _trained(tokenizer, train, sizes | {name: one.vocab_size for name, one in others.items()})
     frames = {own: cut(tokenizer), **{name: cut(one) for name, one in others.items()}}
     text = frames[own]
     sources: list[str] = list(text["part"].unique())
@@ -129,7 +128,6 @@ def survey_vocabulary(
     return VocabularySurvey(
         split=split,
         own=fit_of(own, tokenizer, text),
-        was_trained=was_trained and tokenizer.is_wordpiece,
         by_source={source: fits(source) for source in sources},
         trained={name: fit_of(title, one, cut(one)) for name, (title, one) in trained.items()},
         given=[fit_of(name, one, frames[name]) for name, one in others.items()],
@@ -158,32 +156,29 @@ def short_name(name: str) -> str:
 
 
 def _trained(
-    tokenizer: Tokenizer, words: Mapping[str, int], others: Mapping[str, Tokenizer], *, was_trained: bool
+    tokenizer: Tokenizer, words: Mapping[str, int], sizes: Mapping[str, int]
 ) -> dict[str, tuple[str, Tokenizer]]:
-    """Train vocabularies of other sizes, by what they are compared with: `half`, `own`, `twice`, or another's name.
+    """Train a vocabulary of each size, by what it is compared with: `own`, or another's name.
 
     The largest is trained; a smaller vocabulary is the beginning of a larger one.
     """
-    size = tokenizer.vocab_size
-    sizes = {"half": size // 2, "own": size, "twice": 2 * size, **{name: o.vocab_size for name, o in others.items()}}
+    if not sizes:
+        return {}
     here = "trained here" if tokenizer.is_wordpiece else "WordPiece trained here"
-    titles = {"half": f"{here}, half as large", "own": f"{here}, as large", "twice": f"{here}, twice as large"}
-    if was_trained:
-        del sizes["own"]
     tokens = train_wordpiece(
         words,
         vocab_size=max(sizes.values()),
         min_frequency=_MIN_FREQUENCY,
-        max_alphabet=min(_MAX_ALPHABET, size // 2),
+        max_alphabet=min(_MAX_ALPHABET, min(sizes.values()) // 2),
         or_fewer=True,
     )
     alphabet = sum(len(token.removeprefix(CONTINUATION)) == 1 for token in tokens) + len(SPECIAL_TOKENS)
     found = {}
     for name, wanted in sizes.items():
-        title = titles.get(name, f"{here}, as large as {name}")
+        title = f"{here}, as large" if name == "own" else f"{here}, as large as {name}"
         if len(tokens) < wanted:
             title += " (the text has too few words)"
-        if min(wanted, len(tokens)) > alphabet and (len(tokens) > size or name == "half"):
+        if min(wanted, len(tokens)) > alphabet:
             plain = dataclasses.replace(tokenizer.normalization, tokens=tokens[:wanted], unsplit=())
             found[name] = (title, Tokenizer(plain))
     return found
