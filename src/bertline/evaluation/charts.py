@@ -53,7 +53,7 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
     for name, (key, title, caption) in _OPTIMIZATION.items():
         level = ("clipped above", clip) if name == "grad_norm" and clip is not None else None
         drawn.append((name, title, {key: (title, "c0")}, level, caption))
-    charts, marks = [], facts.length_changes()
+    charts = []
     for name, y_name, of_chart, level, caption in drawn:
         series = [
             Series(title, points, colour, style="marked" if key.startswith(("val/", "probe/")) else "line")
@@ -61,7 +61,7 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
             if (points := facts.curve(key))
         ]
         if series:
-            chart = line_chart(series, x_name="step", y_name=y_name, level=level, marks=marks)
+            chart = line_chart(series, x_name="step", y_name=y_name, level=level)
             charts.append(Captioned(name, chart, caption))
     return charts
 

@@ -70,8 +70,8 @@ class CorpusSurvey:
     whole: SurveyedPart
     parts: dict[str, SurveyedPart]
     """Empty for a corpus of one."""
-    frequent_short: list[tuple[str, int, dict[str, int]]]
-    """Sentences that occur more than once, the most frequent first: with how often, in all and by part."""
+    frequent_short: list[tuple[str, int]]
+    """Sentences that occur more than once, the most frequent first, with how often."""
     longest: list[ShownSentence]
 
 
@@ -105,10 +105,7 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
     return CorpusSurvey(
         whole=whole,
         parts=parts if len(parts) > 1 else {},
-        frequent_short=[
-            (text, -number, {label: part.short[text] for label, part in parts.items() if label and part.short[text]})
-            for number, text in heapq.nsmallest(NUM_FREQUENT, frequent)
-        ],
+        frequent_short=[(text, -number) for number, text in heapq.nsmallest(NUM_FREQUENT, frequent)],
         longest=[sentence for _, _, sentence in longest[:NUM_LONGEST]],
     )
 

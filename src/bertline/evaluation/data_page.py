@@ -47,7 +47,6 @@ def write_data_page(path: Path, corpus: Path, vocabulary: VocabularySurvey) -> N
         charts=_corpus_charts(survey),
         short_characters=SHORT_CHARACTERS,
         most_open=_MOST_OPEN,
-        places=_places,
         vocabulary=vocabulary,
         fits=[_fit_row(vocabulary, one) for one in (vocabulary.own, *vocabulary.trained.values(), *vocabulary.given)],
         coverage=_coverage_chart(vocabulary),
@@ -108,20 +107,8 @@ def _drop(drops: Mapping[str, Any], reason: str, number: int) -> dict[str, Any]:
         }
         if several and samples
         else {"": samples},
-        "places": f" {_places(by_source)}." if several else "",
         "without_text": not samples and not is_no_drop(reason),
     }
-
-
-def _places(numbers: Mapping[str, int]) -> str:
-    """Return numbers by source in words, the largest first.
-
-    >>> _places({"novels": 3, "wiki[de]": 1200})
-    'wiki[de] 1,200, novels 3'
-    """
-    ranked = sorted(numbers.items(), key=lambda entry: (-entry[1], entry[0]))
-    listed = ", ".join(f"{name} {count(number)}" for name, number in ranked[:_MOST_OPEN])
-    return listed + (f" and {len(ranked) - _MOST_OPEN} more" if len(ranked) > _MOST_OPEN else "")
 
 
 _COLOURS = ("c0", "c1", "c2", "c4", "c5", "c6", "c7", "c8", "c9")

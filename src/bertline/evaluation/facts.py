@@ -57,8 +57,6 @@ class TaskFacts:
     """Artifact of the task's rows."""
     calibration: dict[str, float]
     """Parameters of the best model that were tuned on dev, such as the no-answer threshold."""
-    source: str = ""
-    """Kind of the task's source, such as `docs_library`."""
 
     @property
     def metric(self) -> str:
@@ -124,12 +122,12 @@ class Facts:
         """Return a metric as (step, value) pairs."""
         return [(row.step, row.metrics[key]) for row in self.rows if key in row.metrics]
 
-    def length_changes(self) -> list[tuple[float, str]]:
-        """Return the steps after which the sequence length changes, each with the new length; curves may jump there."""
+    def length_changes(self) -> list[tuple[int, int]]:
+        """Return the steps after which the sequence length changes, each with the new length."""
         phases = self.params.get("pretrain", {}).get("phases") or []
         ends = accumulate(phase["steps"] for phase in phases)
         return [
-            (float(end), f"length {after['max_length']}")
+            (end, after["max_length"])
             for end, before, after in zip(ends, phases, phases[1:], strict=False)
             if after["max_length"] != before["max_length"] and end < self.training["steps"]
         ]
@@ -190,14 +188,13 @@ def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
 
 
 def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
-    folder, params = pipeline.sweeps[name], pipeline.params.get("tasks", {}).get(name, {})
+    folder = pipeline.sweeps[name]
     return TaskFacts(
         name=name,
         manifest=read_task_manifest(pipeline.tasks[name]),
         result=read_result(folder / "result.json"),
         folder=pipeline.tasks[name],
         calibration=read_object(folder / "best" / "task.json", missing_ok=True).get("calibration", {}),
-        source=params.get("source", {}).get("kind", ""),
     )
 
 

@@ -136,13 +136,8 @@ def line_chart(
     y_name: str,
     level: tuple[str, float] | None = None,
     log_x: bool = False,
-    marks: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Draw curves or groups of points over a common axis.
-
-    `level` is a named horizontal line to compare with; at each of the `marks`, a place on the horizontal axis with a
-    short text, something changes.
-    """
+    """Draw curves over a common axis; `level` is a named horizontal line to compare with."""
     axes = figure.subplots()
     series = [replace(curve, name=_name(curve.name)) for curve in series if curve.points]
     for curve in series:
@@ -150,10 +145,6 @@ def line_chart(
     if level:
         axes.axhline(level[1], color=COLOURS["soft"], linestyle="--", linewidth=1.6, label=_name(level[0]))
     _scale_x(axes, sorted({x for curve in series for x, _ in curve.points}), log=log_x)
-    for place, words in marks:
-        axes.axvline(place, color=COLOURS["soft"], linestyle=":", linewidth=1)
-        where: Any = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
-        axes.annotate(words, (place, 0), (3, 3), **where, color=COLOURS["soft"], fontsize=11)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
     axes.yaxis.set_major_formatter(_number)
     axes.set_xlabel(x_name)

@@ -39,15 +39,6 @@ def with_diverged(finished: int, diverged: int) -> str:
     return f"{finished} ({diverged} more diverged)" if diverged else str(finished)
 
 
-def setting(value: object) -> str:
-    """Format the value of a hyperparameter.
-
-    >>> setting(0.00030000000000000003), setting(32), setting("gelu")
-    ('0.0003', '32', 'gelu')
-    """
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def listing(words: Sequence[str]) -> str:
     """Join words as in a sentence.
 
@@ -58,9 +49,13 @@ def listing(words: Sequence[str]) -> str:
 
 
 def settings_in_words(params: dict[str, object]) -> str:
-    """Return hyperparameters as a phrase."""
-    named = [f"{words(name)} {setting(value)}" for name, value in sorted(params.items())]
-    return listing(named or ["the defaults"])
+    """Return hyperparameters as a phrase.
+
+    >>> settings_in_words({"learning_rate": 0.00030000000000000003, "batch_size": 32})
+    'batch size 32 and learning rate 0.0003'
+    """
+    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in sorted(params.items())}
+    return listing([f"{words(name)} {value}" for name, value in shown.items()] or ["the defaults"])
 
 
 def test_score(arm: dict[str, Any]) -> str:

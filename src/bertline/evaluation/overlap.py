@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from bertline.corpus.quality.contamination import MIN_WORDS
 from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, hashes_of_documents, ngram_hashes
-from bertline.corpus.storage import FORMAT_VERSION, KIND
+from bertline.corpus.storage import shard_paths
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import ordered_map
 
 NGRAM_BOUNDS = (8, 13)
@@ -60,8 +59,8 @@ def measure_overlap(
 
     Notes:
         n follows appendix C of the GPT-3 paper: the 5th percentile of the row lengths in words, within
-        `NGRAM_BOUNDS`; a row shorter than n is searched for as a whole. FLAN uses the
-        same rule. PaLM uses the fraction of a row's 8-grams instead, so both fractions are reported.
+        `NGRAM_BOUNDS`; a row shorter than n is searched for as a whole. FLAN uses the same rule. PaLM uses the fraction
+        of a row's 8-grams instead, so both fractions are reported.
 
     References: Brown et al., arXiv 2005.14165, appendix C; Wei et al., arXiv 2109.01652, appendix C; Chowdhery et al.,
     arXiv 2204.02311, section 8.
@@ -80,8 +79,7 @@ def measure_overlap(
     wanted = {n: np.unique(np.concatenate(of_length)) for n, of_length in all_grams.items()}
     found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     if wanted:
-        manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
-        shards = [corpus / name for name in manifest["shards"]["train"]]
+        shards = shard_paths(corpus, "train")
         row_groups = ((path, index) for path in shards for index in range(_opened(path).num_row_groups))
         for part in ordered_map(partial(_found_in_row_group, wanted=wanted), row_groups, num_workers=num_workers):
             for n, indices in part.items():

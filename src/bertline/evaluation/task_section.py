@@ -37,7 +37,7 @@ class TaskSection:
     @property
     def about(self) -> str:
         """What the task asks for."""
-        return _SOURCES.get(self.facts.source) or self.kind.about(self.facts.result["labels"])
+        return self.kind.about(self.facts.result["labels"])
 
     @property
     def kind(self) -> type[TaskKind[Any, Any, Any]]:
@@ -92,16 +92,7 @@ class TaskSection:
         if details.get("by_type"):
             yield _by_type("By type", details["by_type"])
         for name, value in details.items():
-            if name == "before":
-                after = self.facts.result["arms"]["encoder"]["scores"]["test"]
-                means = {key: (before, after[key]["mean"]) for key, before in value.items()}
-                rows = [[metric_name(key), *map(score, both), signed(both[1] - both[0])] for key, both in means.items()]
-                note = (
-                    "The order that the candidates came in, and the order that the encoder puts them into "
-                    "(mean over seeds)."
-                )
-                yield ReportTable(["", "before", "after", "difference"], rows, heading="Before and after", note=note)
-            elif name in ("confusion_matrix", "labels", "by_type", "calibration_error"):  # shown elsewhere
+            if name in ("confusion_matrix", "labels", "by_type", "calibration_error"):  # shown elsewhere
                 continue
             elif isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
                 yield _by_type(metric_name(name).capitalize(), value)
@@ -146,12 +137,3 @@ def _figure(value: Any) -> str:
     if value is None or isinstance(value, bool | str):
         return "–" if value is None else str(value)
     return count(value) if isinstance(value, int) else score(value)
-
-
-# Sentences on the default tasks, which ask for something more special than their kind does.
-_SOURCES = {
-    "docs_library": "Which library does a passage of documentation describe? The names of the libraries are removed.",
-    "docs_match": "Does a summary belong to the function that a text describes, or to another one of its module?",
-    "docs_parameters": "Which words of a description name parameters of the function?",
-    "docs_search": "Find the documentation of a function, given the summary of it.",
-}

@@ -12,7 +12,7 @@ import pandas as pd
 from bertline.corpus.document import Split
 from bertline.corpus.storage import FORMAT_VERSION, KIND
 from bertline.foundation.errors import DataError
-from bertline.foundation.formats import count, percent
+from bertline.foundation.formats import count, percent, short_title
 from bertline.foundation.manifests import read_manifest
 from bertline.tokenization.counting import CorpusText
 from bertline.tokenization.fit import Fit, cut_words, fit_of
@@ -108,7 +108,7 @@ def survey_vocabulary(
     def cut(one: Tokenizer) -> pd.DataFrame:
         return cut_words(one, held_out(dataclasses.replace(one.normalization, tokens=())))
 
-    others = {short_name(name): Tokenizer(vocabulary_named(name)) for name in compare}
+    others = {short_title(name): Tokenizer(vocabulary_named(name)) for name in compare}
     train = corpus.words("train", tokenizer.normalization, characters=_CHARACTERS)[""]
     sizes = {} if was_trained else {"own": tokenizer.vocab_size}
     trained = _trained(tokenizer, train, sizes | {name: one.vocab_size for name, one in others.items()})
@@ -144,15 +144,6 @@ def vocabulary_named(name: str) -> Vocabulary:
         return read_vocabulary(path if path.is_file() else resolve_folder(name))
     except DataError as error:
         raise DataError(f"tokenizer.compare names {name}, which cannot be compared with: {error}") from error
-
-
-def short_name(name: str) -> str:
-    """Return the last parts of a path, or a hub name as it is.
-
-    >>> short_name("/home/ada/models/minilm"), short_name("google-bert/bert-base-uncased")
-    ('models/minilm', 'google-bert/bert-base-uncased')
-    """
-    return "/".join(part for part in Path(name).parts[-2:] if part not in ("/", "~"))
 
 
 def _trained(

@@ -118,7 +118,6 @@ class DevEvaluation(pl.Callback):
             if not any(math.isclose(fraction, epoch / num_epochs) for epoch in range(1, num_epochs + 1))
         ]
         """Steps after which fractions of the schedule are completed, without those at the ends of epochs."""
-        self._evaluated_step = -1
         self._newest = DevOutcome({}, {}, np.empty((0, 0)))
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: FineTuningModule, *batch: Any) -> None:
@@ -149,8 +148,7 @@ class DevEvaluation(pl.Callback):
         return -math.inf if math.isnan(score) else score
 
     def _evaluate(self, step: int, module: FineTuningModule, share: float, *, at_epoch_end: bool) -> None:
-        if self._evaluated_step != step:  # two fractions may round to one step
-            self._newest, self._evaluated_step = evaluate_on_dev(self._job, module.whole_model()), step
+        self._newest = evaluate_on_dev(self._job, module.whole_model())
         self._note(DevCheck(share, step // self._steps_per_epoch, at_epoch_end, self._newest.scores))
 
     def _note(self, check: DevCheck) -> None:

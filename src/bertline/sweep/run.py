@@ -94,20 +94,19 @@ def _summary(result: dict[str, Any]) -> str:
     """Return the scores of the encoder and its opponents, the conclusion, and the tables of several
     encoders."""
     encoder = result["arms"]["encoder"]
-    others = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
+    others = [
+        f"{other['title']} {with_spread(other['test_mean'], other['test_std'])}"
+        for arm, other in result["arms"].items()
+        if arm != "encoder"
+    ]
     others += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]
     num_seeds = len(encoder["seeds"])
     runs = f"over {num_seeds} seeds" if num_seeds > 1 else "in one run"
-    score = f"{result['task']}: test {result['metric']} {_mean(encoder)} {runs}"
+    score = f"{result['task']}: test {result['metric']} {with_spread(encoder['test_mean'], encoder['test_std'])} {runs}"
     sentences = ["; ".join([score, ", ".join(others)]) if others else score, result["conclusion"]["sentence"]]
     tables = [markdown_table(*shown) for shown in result["encoders"]["tables"]]
     sentences.append(result.get("label_curve", {}).get("sentence", ""))
     return "\n".join(filter(None, [*sentences, result["encoders"]["sentence"], *tables]))
-
-
-def _mean(arm: dict[str, Any]) -> str:
-    diverged = f" (diverged seeds left out: {arm['num_diverged']})" if arm["num_diverged"] else ""
-    return f"{with_spread(arm['test_mean'], arm['test_std'])}{diverged}"
 
 
 _WORDS: dict[bench.Arm, str] = {

@@ -201,7 +201,7 @@ def workers_matter(sweep: SweepConfig) -> bool:
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 LIVE = (TrialState.WAITING, TrialState.RUNNING)
 CURVE, REASON = "curve", "reason"
-_SLOT, _PROCESS = "slot", "process"
+SLOT, _PROCESS = "slot", "process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +251,14 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
         waiting = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         if not waiting:
             return False
-        arm = study.study_name.rpartition("/")[2]
-        study.sampler = new_sampler(sweep, seed_for(sweep.seed, "sampler", arm, str(slot_of(waiting[0]))) % 2**32)
+        arm, slot = study.study_name.rpartition("/")[2], waiting[0].user_attrs.get(SLOT)
+        study.sampler = new_sampler(sweep, seed_for(sweep.seed, "sampler", arm, str(slot)) % 2**32)
 
         def run(trial: optuna.Trial) -> float:
             mine.append(trial.number)
             trial.set_user_attr(_PROCESS, process_name())
             taking.close()
-            if _SLOT not in trial.user_attrs:
+            if SLOT not in trial.user_attrs:
                 raise optuna.TrialPruned  # others took all that waited, and Optuna made a trial that nobody planned
             try:
                 return objective(trial)
@@ -313,13 +313,13 @@ def enqueue_missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: b
     Those whose process died always are. Only one process at a time may enqueue slots of a study.
     """
     for slot in missing(study, slots, failed_too=failed_too):
-        study.enqueue_trial(dict(slot.params), user_attrs={_SLOT: slot.name, **slot.attributes})
+        study.enqueue_trial(dict(slot.params), user_attrs={SLOT: slot.name, **slot.attributes})
 
 
 def missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: bool = False) -> list[Slot]:
     """Return the slots that `enqueue_missing` would enqueue."""
     taken = {
-        slot_of(trial)
+        trial.user_attrs[SLOT]
         for trial in planned_trials(study)
         if not (_is_lost(trial) or (failed_too and trial.state == TrialState.FAIL))
     }
@@ -329,7 +329,7 @@ def missing(study: optuna.Study, slots: Iterable[Slot], *, failed_too: bool = Fa
 def planned_trials(study: optuna.Study, states: Sequence[TrialState] | None = None) -> list[FrozenTrial]:
     """Return the trials of a study that have a slot, in the order of their numbers."""
     trials = study.get_trials(deepcopy=False, states=tuple(states) if states is not None else None)
-    return [trial for trial in trials if _SLOT in trial.user_attrs]
+    return [trial for trial in trials if SLOT in trial.user_attrs]
 
 
 def fail_trials(study: optuna.Study, url: str, process: str | None = None) -> None:
@@ -358,11 +358,6 @@ def fail_silent_trials(study: optuna.Study, storage: RDBStorage, known: set[tupl
     optuna.storages.fail_stale_trials(study)
 
 
-def slot_of(trial: FrozenTrial) -> Any:
-    """Return the place of a trial in the plan, a number or a text; None if it has none."""
-    return trial.user_attrs.get(_SLOT)
-
-
 def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
     """Return the finished trials with the highest scores, best first, each point once; ties keep
     the order of the plan.
@@ -370,7 +365,7 @@ def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
     Pruned trials are not considered.
     """
     finished = planned_trials(study, (TrialState.COMPLETE,))
-    finished.sort(key=lambda trial: (-trial.values[0], slot_of(trial)))
+    finished.sort(key=lambda trial: (-trial.values[0], trial.user_attrs[SLOT]))
     by_point: dict[str, FrozenTrial] = {}
     for trial in finished:
         by_point.setdefault(json.dumps(trial.params, sort_keys=True), trial)

@@ -116,8 +116,7 @@ def test_each_source_has_samples_of_what_was_kept_and_of_each_drop(tmp_path: Pat
     }  # fmt: skip
     assert all(one.document.startswith(f"{label}/") for label, part in survey.parts.items() for one in part.random)
     assert "<h4>novels2[en]: 6 of 120</h4>" in page
-    (often,) = (numbers for text, _, numbers in survey.frequent_short if text == "See also.")
-    assert often == {"novels1[en]": 40, "novels2[en]": 40, "wiki[de]": 400}
+    assert ("See also.", 480) in survey.frequent_short
 
 
 def test_figures_weight_each_word_by_its_count() -> None:

@@ -15,7 +15,7 @@ def some_charts(value: float = 0.5) -> dict[str, Chart]:
     return {
         "curve": line_chart(
             [Series(HOSTILE, points, "c0", [0.1, 0.0], "marked"), Series("other", points, "c1")],
-            x_name="step", y_name="loss", level=("chance", value), marks=[(value, "length 64")],
+            x_name="step", y_name="loss", level=("chance", value),
         ),
         "log": line_chart(
             [Series("a", [(1e-4, value), (1.0, 2.0)], "c2")], x_name="x", y_name="y", log_x=True

@@ -16,6 +16,7 @@ from bertline.foundation.errors import MachineError
 from bertline.sweep.config import ModelSamplerConfig
 from bertline.sweep.studies import (
     REASON,
+    SLOT,
     Slot,
     add_missing_events,
     best_trials,
@@ -31,7 +32,6 @@ from bertline.sweep.studies import (
     reached,
     reason_of,
     run_next,
-    slot_of,
 )
 
 SLOTS = [Slot(place, {"x": x}) for place, x in enumerate((1, 2, 3, 4))]
@@ -84,7 +84,7 @@ def test_processes_that_take_trials_at_the_same_time_take_each_once(url, inputs,
     for thread in threads:
         thread.join()
     assert Counter(states(study)) == {"COMPLETE": 24}
-    assert [slot_of(trial) for trial in study.trials] == list(range(24))
+    assert [trial.user_attrs[SLOT] for trial in study.trials] == list(range(24))
 
 
 def test_a_trial_that_nobody_planned_is_left_out(study, inputs, url, run_all, monkeypatch):
@@ -115,7 +115,7 @@ def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, url, 
     assert missing(study, SLOTS) == []
     assert run_all(study) == 4
     complete = planned_trials(study, (TrialState.COMPLETE,))
-    assert [(slot_of(trial), trial.params["x"]) for trial in complete] == [(2, 3), (3, 4), (0, 1), (1, 2)]
+    assert [(trial.user_attrs[SLOT], trial.params["x"]) for trial in complete] == [(2, 3), (3, 4), (0, 1), (1, 2)]
     assert "done again" in reason_of(study.trials[0])
 
 

@@ -299,7 +299,7 @@ def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
     assert result["comparison"] is None
     assert "Every run of the encoder from random weights diverged or failed" in result["note"]
     assert {row["arm"] for row in result["label_efficiency"]} == {"encoder", *result["baselines"]}
-    assert "(diverged seeds left out: 1) over 2 seeds" in capsys.readouterr().out
+    assert "1 of its 3 seeds diverged and is left out of this." in capsys.readouterr().out
     states = [json.loads(line)["state"] for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
     # The unlucky seed; and of random weights a trial for each number of epochs, or each of the three seeds.
     assert states.count("FAIL") == 1 + 3
