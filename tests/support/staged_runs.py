@@ -60,7 +60,7 @@ def corpus_config(text: Path) -> Any:
         validation_fraction=0.1, split_seed=0, deduplicate="paragraph", min_document_characters=20,
         on_undecodable="fail", sentences=LearnedConfig(kind="learned", abbreviations=()),
         near_duplicates=NearDuplicatesConfig(threshold=0.7, ngram=3),
-        cleaning=CleaningConfig(fix_mojibake=True, join_hyphens=True, markup="remove", repeated_lines=50),
+        cleaning=CleaningConfig(fix_mojibake=True, join_hyphens=True, markup="remove"),
     )  # fmt: skip
 
 

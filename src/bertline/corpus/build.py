@@ -19,7 +19,6 @@ from pydantic import TypeAdapter
 from bertline.corpus.document import Dropped, SourceDocument, Split, with_single_spaces
 from bertline.corpus.files import InputShard
 from bertline.corpus.preparation import KNOWLEDGE, Preparation, read_source, write_source
-from bertline.corpus.quality.cleaning import find_repeated_lines
 from bertline.corpus.quality.contamination import write_needles
 from bertline.corpus.quality.drops import DROPS_NAME, Drops, manifest_of_drops, sum_of_drops
 from bertline.corpus.quality.duplicates import find_duplicates, find_near_duplicates
@@ -67,13 +66,10 @@ def build_corpus(
         steps = Steps(engine, _work_folder(work, (config, python_docs, shards)))
         read = steps.run("read", partial(_read, config=config, readers=readers), shards)
         knowledge, learned = _learn_sentences(config, steps, sources, read)
-        repeated: tuple[Path, ...] = ()
-        if config.cleaning.repeated_lines is not None:
-            repeated = find_repeated_lines(steps, read.folders, read_source, config.cleaning.repeated_lines)
         needles = None
         if config.decontaminate:
             (needles,) = steps.run("needles", write_needles, [config.decontaminate]).folders
-        preparation = Preparation(config, knowledge, repeated, needles)
+        preparation = Preparation(config, knowledge, needles)
         prepared = steps.run("prepare", preparation, list(zip(sources, read.folders, strict=True)))
         selection = Selection(config, tuple(prepared.folders), tuple(find_duplicates(steps, prepared)))
         numbers = range(len(shards))

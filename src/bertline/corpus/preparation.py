@@ -14,10 +14,10 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from bertline.corpus.document import Dropped, SourceDocument, Split, clean, duplicate_key, key_of_folded
-from bertline.corpus.quality.cleaning import clean_document, read_repeated_lines
+from bertline.corpus.quality.cleaning import clean_document
 from bertline.corpus.quality.contamination import contaminated, read_needles
 from bertline.corpus.quality.drops import Drops
-from bertline.corpus.quality.duplicates import KeyWriter
+from bertline.corpus.quality.duplicates import write_keys
 from bertline.corpus.reader import CorpusSettings
 from bertline.corpus.sentences.learned import nothing_learned
 from bertline.corpus.sentences.splitter import Knowledge, Splitter
@@ -105,8 +105,6 @@ class Preparation:
     config: CorpusSettings
     knowledge: dict[str, Path]
     """Files of what each source says of its words, if sentences are learned."""
-    repeated: tuple[Path, ...]
-    """Files of `find_repeated_lines`, if such lines are left out."""
     needles: Path | None
     """Folder of `write_needles`."""
 
@@ -118,9 +116,8 @@ class Preparation:
         if self.knowledge:
             knowledge = KNOWLEDGE.validate_json(self.knowledge[source].read_bytes())
         cleaning, documents = config.cleaning, read_source(folder)
-        if cleaning.fix_mojibake or cleaning.join_hyphens or cleaning.markup != "keep" or self.repeated:
-            lines = read_repeated_lines(self.repeated)
-            documents = drops.run(partial(clean_document, config=cleaning, repeated=lines), documents)
+        if cleaning.fix_mojibake or cleaning.join_hyphens or cleaning.markup != "keep":
+            documents = drops.run(partial(clean_document, config=cleaning), documents)
         split = partial(split_document, splitter=config.sentences.splitter(knowledge), unit=config.deduplicate)
         prepared = drops.run(split, documents)
         if self.needles is not None:
@@ -128,15 +125,15 @@ class Preparation:
             prepared = drops.run(
                 lambda each: each.without(contaminated(each.paragraphs, needles), "contaminated"), prepared
             )
-        keys = KeyWriter(out)
+        keys: list[tuple[bytes, ...]] = []
 
         def with_keys_kept() -> Iterator[PreparedDocument]:
-            for number, document in enumerate(prepared):
-                keys.add(number, document.keys)
+            for document in prepared:
+                keys.append(document.keys)
                 yield document
 
         write_batches(out / _FILE, in_batches(with_keys_kept()), _PREPARED)
-        keys.close()
+        write_keys(out, keys)
         return {"drops": drops.content()}
 
 

@@ -19,7 +19,6 @@ from bertline.foundation.checked import (
     PositiveInt,
     UserPath,
     above,
-    at_least,
     below,
 )
 
@@ -50,8 +49,6 @@ class CleaningConfig(Checked):
     markup: Literal["keep", "say", "remove"]
     """Left-over markup (templates, tags, entities, placeholders, empty brackets): not looked for, counted, or removed.
     """
-    repeated_lines: Annotated[int, at_least(2)] | None
-    """Number of documents from which a line that they share is dropped, wherever it occurs; null keeps all."""
 
 
 # Without slots: a class cannot have two bases with slots of their own, and those of corpora have a reader too.
@@ -68,9 +65,7 @@ class CorpusSettings(Checked):
     # Off where they are not named, so that presets of one's own for a reader stay valid.
     near_duplicates: NearDuplicatesConfig = NearDuplicatesConfig(threshold=None, ngram=3)
     """Removal of documents that are nearly equal to an earlier one."""
-    cleaning: CleaningConfig = CleaningConfig(
-        fix_mojibake=False, join_hyphens=False, markup="keep", repeated_lines=None
-    )
+    cleaning: CleaningConfig = CleaningConfig(fix_mojibake=False, join_hyphens=False, markup="keep")
     """What is changed in the text before it is split into sentences."""
     decontaminate: tuple[UserPath, ...] = ()
     """Files whose text must not be in the corpus, such as test sets; paragraphs that contain any of it are dropped."""

@@ -1,21 +1,13 @@
-"""The cleaning of text before it is split into sentences."""
+"""The cleaning of text before it is split into sentences: a pure function of a document."""
 
 import dataclasses
-import hashlib
 import html
 import re
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
-
-import numpy as np
+from collections.abc import Callable, Container, Iterable
 
 from bertline.corpus.document import Dropped, SourceDocument
 from bertline.corpus.quality.drops import CHANGED, MARKED, excerpt
 from bertline.corpus.reader import CleaningConfig
-from bertline.corpus.storage import Steps, num_partitions, partition, rows_between
-from bertline.foundation.engine import Counts
 
 # Words that a hyphen divides at the end of a line are joined; true compounds keep it.
 
@@ -136,104 +128,17 @@ def without_markup(text: str) -> str:
     return text
 
 
-# Lines that recur in many documents: notices, menus, headers and footers of pages.
-
-# Words from which a whole sentence may be boilerplate: "Yes, sir." is in every novel.
-_FEWEST_OF_SENTENCE = 5
-# Words from which a whole sentence may be boilerplate though the line before did not end: a notice below a title.
-_FEWEST_OF_NOTICE = 7
-_DIGITS = re.compile(r"\d+")
-_SENTENCE_ENDS = (".", "!", "?", "\u3002", "\u2026", ",", ";", ":", '"', "'", "\u201d", "\u2019")
-
-
-def line_key(line: str) -> int:
-    """Return a hash that is equal for lines that differ only in case, white space and numbers.
-
-    >>> line_key("Page 3 of 12") == line_key("page  4 of 9")
-    True
-    """
-    text = " ".join(_DIGITS.sub("0", line.casefold()).split())
-    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "little")
-
-
-def judged_lines(paragraph: str) -> Iterator[tuple[int, str]]:
-    r"""Yield the lines of a paragraph that may be boilerplate, with their numbers.
-
-    Lines of running text are not judged, since any short one may recur: those that begin in lower case, and those that
-    end a sentence which the line before began, unless they have seven words: such a notice stands below a title. A
-    sentence of fewer than five words is not judged either.
-
-    >>> list(judged_lines("Page 3 of 12\nIt was said by\nMr. Holmes.\nof course"))
-    [(0, 'Page 3 of 12'), (1, 'It was said by')]
-    """
-    before = ""
-    for number, line in enumerate(paragraph.split("\n")):
-        text = line.strip()
-        if text and not text[0].islower():
-            goes_on = before and not before.endswith(_SENTENCE_ENDS)
-            fewest = _FEWEST_OF_NOTICE if goes_on else _FEWEST_OF_SENTENCE
-            if not text.endswith(_SENTENCE_ENDS) or len(text.split()) >= fewest:
-                yield number, text
-        before = text
-
-
-_LINES, _REPEATED = "lines.npy", "repeated.npy"
-
-ReadShard = Callable[[Path], Iterable[SourceDocument]]
-"""Reads the documents of a shard, named by its folder."""
-
-
-def find_repeated_lines(steps: Steps, shards: Sequence[Path], read: ReadShard, documents: int) -> tuple[Path, ...]:
-    """Find the lines that as many documents share; return files for `read_repeated_lines`."""
-    counted = steps.run("lines", partial(_count_lines, read=read), shards)
-    number = num_partitions(len(shards))
-    lines = [folder / _LINES for folder in counted.folders]
-    repeat = partial(_repeated, lines=lines, number=number, documents=documents)
-    return tuple(folder / _REPEATED for folder in steps.run("repeated_lines", repeat, range(number)).folders)
-
-
-def _count_lines(shard: Path, out: Path, *, read: ReadShard) -> Counts:
-    """Write in how many documents of a shard each line is; the task of a shard."""
-    keys: Counter[int] = Counter()
-    for document in read(shard):
-        lines = {line for paragraph in document.paragraphs for _, line in judged_lines(paragraph)}
-        keys.update(set(map(line_key, lines)))
-    np.save(out / _LINES, np.array(sorted(keys.items()), dtype=np.uint64).reshape(-1, 2).T)
-    return {}
-
-
-def _repeated(index: int, out: Path, *, lines: Sequence[Path], number: int, documents: int) -> Counts:
-    """Write which lines are in enough documents; the task of a partition of their keys."""
-    keys, counts = np.concatenate(rows_between(lines, *partition(index, number)), axis=1)
-    distinct, places = np.unique(keys, return_inverse=True)
-    np.save(out / _REPEATED, distinct[np.bincount(places, counts, len(distinct)) >= documents])
-    return {}
-
-
-def read_repeated_lines(files: Iterable[Path]) -> frozenset[int]:
-    """Return the keys (`line_key`) that `find_repeated_lines` wrote."""
-    return frozenset(key for file in files for key in np.load(file).tolist())
-
-
-def clean_document(
-    document: SourceDocument, *, config: CleaningConfig, repeated: frozenset[int]
-) -> tuple[SourceDocument, list[Dropped]]:
+def clean_document(document: SourceDocument, *, config: CleaningConfig) -> tuple[SourceDocument, list[Dropped]]:
     """Clean the paragraphs of a document; return it with everything to count."""
     changes: list[Dropped] = []
     words = whole_words(document.paragraphs) if config.join_hyphens else frozenset()
-    paragraphs = tuple(_cleaned(paragraph, config, repeated, words, changes) for paragraph in document.paragraphs)
+    paragraphs = tuple(_cleaned(paragraph, config, words, changes) for paragraph in document.paragraphs)
     changes = [change._replace(where=document.id) for change in changes]
     return dataclasses.replace(document, paragraphs=paragraphs), changes
 
 
-def _cleaned(
-    text: str, config: CleaningConfig, repeated: frozenset[int], words: frozenset[str], changes: list[Dropped]
-) -> str:
-    if repeated:
-        left_out = {number: line for number, line in judged_lines(text) if line_key(line) in repeated}
-        changes += (Dropped("lines/repeated", text=line) for line in left_out.values())
-        text = "\n".join(line for number, line in enumerate(text.split("\n")) if number not in left_out)
-    if config.fix_mojibake:
+def _cleaned(text: str, config: CleaningConfig, words: frozenset[str], changes: list[Dropped]) -> str:
+    if config.fix_mojibake and not text.isascii():
         text = _without_mojibake(text, changes)
     if config.join_hyphens and (place := _DIVIDED.search(text)):
         changes.append(Dropped(f"{CHANGED}hyphens", text=excerpt(text, *place.span())))
@@ -248,15 +153,10 @@ def _cleaned(
 
 
 def _without_mojibake(text: str, changes: list[Dropped]) -> str:
-    """Decode again what was decoded wrongly, line by line, where ftfy's quick test finds it."""
-    if text.isascii():
-        return text
+    """Decode again what was decoded wrongly, line by line, where ftfy finds it."""
     import ftfy
-    from ftfy.badness import is_bad
 
-    if not is_bad(text):
-        return text
-    fixed = "\n".join(ftfy.fix_encoding(line) if is_bad(line) else line for line in text.split("\n"))
+    fixed = "\n".join(map(ftfy.fix_encoding, text.split("\n")))
     if fixed != text:
         place = next((at for at, (a, b) in enumerate(zip(text, fixed, strict=False)) if a != b), 0)
         note = excerpt(fixed, place, place)

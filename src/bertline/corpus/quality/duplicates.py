@@ -15,6 +15,7 @@ import os
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -35,22 +36,12 @@ def places_of(shard: int) -> tuple[int, int]:
     return shard << _PLACE, ((shard + 1) << _PLACE) - 1
 
 
-class KeyWriter:
-    """Writes the 12-byte keys of a shard's documents or paragraphs, sorted: [3, keys] high, low, place."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._keys, self._places = folder, bytearray(), array("Q")
-
-    def add(self, document: int, keys: Sequence[bytes]) -> None:
-        """Add the keys of a document, or of its paragraphs."""
-        self._keys += b"".join(keys)
-        self._places.extend(range(document << _PLACE, (document << _PLACE) + len(keys)))
-
-    def close(self) -> None:
-        """Write the file."""
-        parts = np.frombuffer(self._keys, dtype=[("high", ">u8"), ("low", ">u4")])
-        rows = np.stack([parts["high"], parts["low"], np.frombuffer(self._places, np.uint64)]).astype(np.uint64)
-        np.save(self._folder / _KEYS, rows[:, np.lexsort((rows[1], rows[0]))])
+def write_keys(folder: Path, keys: Sequence[Sequence[bytes]]) -> None:
+    """Write the 12-byte keys of a shard's documents, or of their paragraphs, sorted: [3, keys] high, low, place."""
+    parts = np.frombuffer(b"".join(chain.from_iterable(keys)), dtype=[("high", ">u8"), ("low", ">u4")])
+    places = [(document << _PLACE) + place for document, each in enumerate(keys) for place in range(len(each))]
+    rows = np.stack([parts["high"], parts["low"], np.array(places, np.uint64)]).astype(np.uint64)
+    np.save(folder / _KEYS, rows[:, np.lexsort((rows[1], rows[0]))])
 
 
 def find_duplicates(steps: Steps, prepared: Made) -> list[Path]:
@@ -97,12 +88,6 @@ MAX_COMPARED = 32
 _BANDS, _NGRAMS, _ENDS, _PAIRS, _SIMILAR = "bands.npy", "ngrams.bin", "ends.npy", "pairs.npy", "similar.npy"
 
 
-def _distinct(hashes: Hashes) -> Hashes:
-    """Return what `numpy.unique` does, which takes ten times as long or more."""
-    hashes = np.sort(hashes)
-    return hashes[np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]]
-
-
 def _bands_of(ngrams: Sequence[Hashes]) -> list[list[int]]:
     """Return a key for each band of each document; documents that share one are candidates."""
     ends = np.cumsum([0, *map(len, ngrams)], dtype=np.uint64)
@@ -126,7 +111,7 @@ def write_signatures(
     with (folder / _NGRAMS).open("wb") as file:
         for batch in batches:
             words = hashes_of_documents(text for _, text in batch)
-            ngrams = [_distinct(ngram_hashes(each, ngram)) for each in words]
+            ngrams = [np.unique(ngram_hashes(each, ngram)) for each in words]
             long = {number: each for (number, _), each in zip(batch, ngrams, strict=True) if len(each)}
             for number, keys in zip(long, _bands_of([*long.values()]) if long else (), strict=True):
                 bands.extend(keys)

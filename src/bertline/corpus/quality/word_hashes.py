@@ -1,10 +1,10 @@
 """Hashes of words and of word n-grams: the same on every machine and in every process."""
 
-import hashlib
 import re
 import string
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,6 @@ _TO_WORDS = bytes.maketrans(
     _WHITE + string.ascii_uppercase.encode(), b" " * len(_WHITE) + string.ascii_lowercase.encode()
 )
 _WITHOUT_MEANING = bytes(code for code in range(128) if not chr(code).isalnum() and not chr(code).isspace())
-# Longer words, which are none, are hashed one by one: the others take a step for each 8 bytes.
-_MAX_BYTES = 512
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 # Odd multipliers of 64 bits (the fractional part of the golden ratio; MurmurHash3's finalizer).
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -35,18 +33,10 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character).startswith("M")
 
 
-class _Cores(dict[str, str]):
-    """The letters and digits of every word seen, found once: text repeats its words."""
-
-    def __missing__(self, word: str) -> str:
-        core = (word if word.isalnum() else "".join(filter(_is_of_word, word))).casefold()
-        if len(self) >= _MAX_REMEMBERED:
-            self.clear()
-        self[word] = core
-        return core
-
-
-_cores = _Cores()
+@lru_cache(_MAX_REMEMBERED)
+def _core(word: str) -> str:
+    """Return the letters and digits of a word, remembered: text repeats its words."""
+    return (word if word.isalnum() else "".join(filter(_is_of_word, word))).casefold()
 
 
 def word_hashes(texts: Iterable[str]) -> Hashes:
@@ -76,7 +66,7 @@ def _cores_of(texts: Iterable[str]) -> bytes:
         if not text.isascii():
             if _SPACELESS.search(text):
                 text = _SPACELESS.sub(r" \g<0> ", text)
-            text = " ".join(map(_cores.__getitem__, text.split()))
+            text = " ".join(map(_core, text.split()))
         parts.append(text)
     return " ".join(parts).encode().translate(_TO_WORDS, _WITHOUT_MEANING)
 
@@ -85,15 +75,12 @@ def _hashes(content: bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np
     """Hash the words that begin at some places of `content`, 8 bytes of all words at a time."""
     hashes = np.zeros(len(starts), np.uint64)
     eight = np.ndarray(len(content) - 7, "<u8", content, strides=(1,))  # from each place
-    words, start, left = np.arange(len(starts)), starts, np.where(sizes > _MAX_BYTES, 0, sizes)
+    words, start, left = np.arange(len(starts)), starts, sizes
     while len(words):
         part = eight[start] & _FIRST_BYTES[np.minimum(left, 8)]
         hashes[words] = mixed(hashes[words] * _STEP + part)
         more = left > 8
         words, start, left = words[more], start[more] + 8, left[more] - 8
-    for word in np.flatnonzero(sizes > _MAX_BYTES).tolist():
-        digest = hashlib.blake2b(content[starts[word] : starts[word] + sizes[word]], digest_size=8).digest()
-        hashes[word] = int.from_bytes(digest, "little")
     return hashes
 
 

@@ -16,7 +16,7 @@ from bertline.corpus.storage import read_documents
 from corpora import build as build_corpus
 from corpora import drops_of
 
-NOTHING: dict[str, Any] = {"fix_mojibake": False, "join_hyphens": False, "markup": "keep", "repeated_lines": None}
+NOTHING: dict[str, Any] = {"fix_mojibake": False, "join_hyphens": False, "markup": "keep"}
 
 
 def cleaning(**changes: Any) -> CleaningConfig:
@@ -101,19 +101,3 @@ def test_text_of_a_wrong_encoding_is_repaired_and_other_text_is_not(build: Calla
     found, drops, _ = build([f"{wrong}\n\n{right}"], fix_mojibake=True)
     assert found == [f"Das ist eine schöne Straße in Köln. {right}"]
     assert drops["counts"] == {"changed_paragraphs/mojibake": 1}
-
-
-def test_lines_of_many_documents_are_dropped_and_running_text_is_not(build: Callable[..., Any]) -> None:
-    page = (
-        "Home | About | Contact\n\nStory {1} tells how the old man\nof the sea went to meet\nMr. Holmes.\n\n"
-        "“Yes, sir.”\n\nWe use cookies to improve your visit.\n\nPage {0} of 12"
-    )
-    names = [chr(ord("a") + number) for number in range(8)]
-    found, drops, _ = build([page.format(*entry) for entry in enumerate(names)], repeated_lines=8)
-    assert found == [
-        f"Story {name} tells how the old man of the sea went to meet Mr. Holmes. “Yes, sir.”" for name in names
-    ]
-    assert drops["counts"] == {"lines/repeated": 24}
-    assert {one["text"] for one in drops["samples"]["lines/repeated"]} <= {
-        "Home | About | Contact", "We use cookies to improve your visit.", *(f"Page {n} of 12" for n in range(8)),
-    }  # fmt: skip
