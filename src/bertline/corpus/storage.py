@@ -4,7 +4,7 @@ What reads raises ArtifactError where a folder is no corpus, or a shard is missi
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,15 +47,12 @@ def counts_of(folder: Path, split: Split) -> Counter[str]:
     return Counter(read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)["counts"][split])
 
 
-def read_shard(path: Path, is_wanted: Callable[[str], bool] | None = None) -> Iterator[Document]:
-    """Read the documents of one shard, or those with a wanted id."""
+def read_shard(path: Path) -> Iterator[Document]:
+    """Read the documents of one shard."""
     try:
         with pq.ParquetFile(path) as shard:
             for index in range(shard.num_row_groups):
-                table = shard.read_row_group(index)
-                if is_wanted is not None:
-                    table = table.filter(pa.array(map(is_wanted, table["id"].to_pylist()), pa.bool_()))
-                columns = table.to_pydict()
+                columns = shard.read_row_group(index).to_pydict()
                 for key, group, sentences in zip(*(columns[name] for name in SCHEMA.names), strict=True):
                     yield Document(key, group, tuple(sentences))
     except (OSError, pa.ArrowException) as error:

@@ -226,11 +226,8 @@ def _sheet(path: str) -> list[tuple[int, int, list[Any]]]:
         import pandas
 
         cells = pandas.read_excel(path, header=None, dtype=object, keep_default_na=False).to_numpy().tolist()
-    except ImportError as error:
-        how = "Install both (pip install pandas openpyxl), or save the sheet as CSV."
-        raise DataError(f"{path}: .xlsx files are read by pandas and openpyxl ({error}). {how}") from error
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is not a whole .xlsx file ({error}). Save it again.") from error
+    except (ImportError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as .xlsx ({error}). Save the sheet as CSV.") from error
     return [(number, 1, row) for number, row in enumerate(cells, start=1) if any(cell != "" for cell in row)]
 
 

@@ -5,7 +5,6 @@ corpus and the source of dev and test rows of the tasks built from the same pack
 """
 
 import ast
-import gc
 import hashlib
 import importlib.util
 import inspect
@@ -241,15 +240,10 @@ def group_of(module: str, *, package: str) -> str:
 
 def _locate(package: PackageConfig) -> Path:
     """Return the folder of a package without importing it."""
-    if package.distribution is None:
-        if package.module != STANDARD_LIBRARY:
-            raise ConfigError(
-                f"python_docs.packages: {package.module!r} has no distribution. Only {STANDARD_LIBRARY!r}, the "
-                "standard library, has none; give the name on the package index."
-            )
+    if package.module == STANDARD_LIBRARY:
         return Path(sysconfig.get_path("stdlib"))
     try:
-        metadata.version(package.distribution)
+        metadata.version(package.distribution or package.module)
         # For a top-level name, find_spec imports nothing.
         spec = importlib.util.find_spec(package.module) if "." not in package.module else None
     except metadata.PackageNotFoundError:
@@ -280,23 +274,12 @@ def _module_files(package: str, root: Path, dropped: Counter[str]) -> dict[str, 
 def _read_files(cache: Cache | None, batch: Sequence[Part]) -> list[_ReadFile]:
     sources = [Path(part.path).read_bytes() for part in batch]
     if cache is None:
-        return _read_sources(sources)
+        return list(map(_read_source, sources))
     folder, reader = cache
     made_of = hashlib.sha256(reader.encode())
     for source in sources:
         made_of.update(hashlib.sha256(source).digest())
-    return kept_json(folder / f"{batch[0].name}.json", made_of.hexdigest(), lambda: _read_sources(sources))
-
-
-def _read_sources(sources: Sequence[bytes]) -> list[_ReadFile]:
-    # A syntax tree has no cycles, but creating it triggers garbage collection repeatedly: half the time of `ast.parse`.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return [_read_source(source) for source in sources]
-    finally:
-        if was_enabled:
-            gc.enable()
+    return kept_json(folder / f"{batch[0].name}.json", made_of.hexdigest(), lambda: list(map(_read_source, sources)))
 
 
 def _read_source(content: bytes) -> _ReadFile:

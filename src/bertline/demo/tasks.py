@@ -51,7 +51,7 @@ _EMPTY_BRACKETS = re.compile(r"\(\s*\)|\[\s*\]")
 
 
 class LibraryNames:
-    """Finds and removes the names of libraries, given by import name: this one alone where no aliases are known."""
+    """Removes the names of libraries, given by import name: this one alone where no aliases are known."""
 
     def __init__(self, modules: Iterable[str]) -> None:
         modules = tuple(modules)
@@ -87,14 +87,6 @@ class LibraryNames:
             text = self._pattern.sub(without, text)
         text = _EMPTY_BRACKETS.sub("", text)
         return _SPACE_BEFORE_MARK.sub(r"\1", " ".join(text.split()))
-
-    def found_in(self, text: str) -> list[str]:
-        """Return the names that occur in a text, as written there.
-
-        >>> LibraryNames(["pandas"]).found_in("Like pd.concat, but for Pandas-like frames.")
-        ['pd.concat', 'Pandas-like']
-        """
-        return self._pattern.findall(text)
 
 
 def docs_library_rows(

@@ -43,7 +43,7 @@ class Corpus(Stage):
 
     def show(self, work: Work, runs: TrackedRuns, metrics: Mapping[str, float]) -> None:
         """Print the share of each source and what was dropped; show some documents in MLflow."""
-        from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words, names_of_files
+        from bertline.corpus.quality.drops import DROPS_NAME, drops_in_words
         from bertline.corpus.sources import sources_in_words
         from bertline.corpus.storage import FORMAT_VERSION, KIND
 
@@ -52,8 +52,7 @@ class Corpus(Stage):
         table = read_manifest(work.output, kind=KIND, format_version=FORMAT_VERSION).get("sources")
         if table is not None:
             say(f"corpus: {sources_in_words(table)}")
-        drops = read_json(work.output / DROPS_NAME)
-        dropped = drops_in_words(drops["counts"], names_of_files(drops))
+        dropped = drops_in_words(read_json(work.output / DROPS_NAME)["counts"])
         say(f"corpus: {dropped}; samples: {work.output / DROPS_NAME}, and on the page that the tokenizer stage writes")
 
     def headline(self, metrics: Mapping[str, float], objective: Any) -> dict[str, float]:

@@ -42,7 +42,6 @@ ALL = LibraryNames(
 def test_names_aliases_and_paths_are_removed(name):
     text = f"Pass the result to {name} before the next call."
     assert ALL.removed_from(text) == "Pass the result to before the next call."
-    assert ALL.found_in(text) == [name]
 
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
@@ -85,7 +84,7 @@ def test_no_library_is_named_in_a_passage(modules):
     source = make("library", modules)
     passages = [row.text for rows in source.values() for row in rows]
     assert passages
-    assert [found for text in passages for found in names.found_in(text)] == []
+    assert [text for text in passages if names.removed_from(text) != text] == []
 
 
 def test_signature_alone_and_summary_alone_say_nothing(modules):

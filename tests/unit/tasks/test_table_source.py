@@ -6,8 +6,6 @@ import csv
 import gzip
 import json
 import re
-import sys
-import zipfile
 
 import numpy as np
 import pandas as pd
@@ -61,15 +59,7 @@ def test_the_first_sheet_of_an_excel_file_is_a_table(tmp_path):
     records = list(read_records(tmp_path / "a.xlsx", layout()))
     assert [record.values for record in records] == rows and [record.line for record in records] == ["2", "3"]
     assert [*next(read_records(tmp_path / "a.xlsx", layout(header=False))).values] == [0, 1, 2]
-    assert "not a whole .xlsx file" in damaged(tmp_path, "b.xlsx", b"no archive")
-
-
-def test_an_excel_file_without_its_readers_names_them(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as file:
-        file.writestr("xl/workbook.xml", "")
-    with pytest.raises(DataError, match="a.xlsx: .* pandas and openpyxl .*pip install pandas openpyxl"):
-        list(read_records(tmp_path / "a.xlsx", layout()))
+    assert "cannot be read as .xlsx" in damaged(tmp_path, "b.xlsx", b"no archive")
 
 
 @pytest.mark.parametrize("reader", [OneLabel, SeveralLabels])

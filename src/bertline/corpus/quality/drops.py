@@ -1,7 +1,7 @@
 """What is left out of a corpus or changed in it: counted by reason, with the first few of each reason to read."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from bertline.corpus.document import Dropped
@@ -15,7 +15,7 @@ DROPS_NAME = "drops.json"
 """File of the corpus with the content of `Drops`."""
 NUM_SAMPLES, NUM_SAMPLES_BY_SOURCE = 5, 3
 """Samples of each reason, and of each reason and source in a corpus of several."""
-_MAX_CHARACTERS, _SHOWN_FILES, _AROUND = 400, 3, 120
+_MAX_CHARACTERS, _AROUND = 400, 120
 
 Before = TypeVar("Before")
 After = TypeVar("After")
@@ -106,22 +106,12 @@ def manifest_of_drops(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
     return parts
 
 
-def names_of_files(drops: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the names of a few files that were left out, by reason."""
-    samples = drops["samples"]
-    return {
-        reason: sorted(one["id"] for one in samples[reason])[:_SHOWN_FILES]
-        for reason in samples
-        if reason.startswith("files/")
-    }
-
-
 def _readable(text: str) -> str:
     text = " ".join(text[:_MAX_CHARACTERS].split())
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def drops_in_words(counts: Mapping[str, int], names: Mapping[str, Sequence[str]] | None = None) -> str:
+def drops_in_words(counts: Mapping[str, int]) -> str:
     """Return all counts by what was dropped and why, in one line.
 
     >>> drops_in_words({"documents/duplicate": 1200, "paragraphs/duplicate": 7, "documents/empty": 1})
@@ -130,17 +120,11 @@ def drops_in_words(counts: Mapping[str, int], names: Mapping[str, Sequence[str]]
     'nothing was dropped'
     >>> drops_in_words({"changed_paragraphs/hyphens": 3, "marked_paragraphs/tag": 1})
     'nothing was dropped; 3 changed paragraphs (3 hyphens); 1 marked paragraph (1 tag)'
-    >>> drops_in_words({"files/other_suffix": 4}, {"files/other_suffix": ["README", "a.docx"]})
-    'dropped 4 files (4 other suffix, such as README, a.docx)'
     """
-    names = {} if names is None else names
     by_thing: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for key, count in counts.items():
-        if count:
-            thing, _, reason = key.partition("/")
-            shown = names.get(key, ())
-            such_as = f"{', such as' if len(shown) < count else ':'} {', '.join(shown)}" if shown else ""
-            by_thing[thing][f"{reason.replace('_', ' ')}{such_as}"] += count
+        thing, _, reason = key.partition("/")
+        by_thing[thing][reason.replace("_", " ")] = count
     parts: list[str] = []
     stay: list[str] = []
     for thing, reasons in by_thing.items():
