@@ -1,4 +1,4 @@
-"""What happens before the first step and between two: rehearsal, rows of metrics, probes, checkpoints, a profile."""
+"""What happens before the first step and between two: rehearsal, rows of metrics, probes, checkpoints."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.profiler import profile, schedule
 
 from bertline.encoders.loading import LanguageModel
 from bertline.foundation.errors import MachineError
-from bertline.foundation.files import append_lines, folder_written_atomically
+from bertline.foundation.files import append_lines
 from bertline.foundation.progress import say, warn
 from bertline.modeling.bert import set_attention
 from bertline.modeling.config import flops_per_token
@@ -31,10 +30,7 @@ from bertline.pretraining.plan import Place, Plan, RowLayout
 from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
-from bertline.training.private_api import name_compiled_kernels
 from bertline.training.progress import Seconds, TrainingProgress
-
-_PROFILED_STEPS = 5
 
 
 @dataclass(eq=False)
@@ -329,46 +325,3 @@ class Checkpointing(pl.Callback):
             # No rank exits before the first rank has saved: torchrun and srun may kill the others once one has exited.
             sum_over_ranks([1], module.machine.device)
             trainer.should_stop = True
-
-
-@dataclass(eq=False)
-class ProfileSteps(pl.Callback):
-    """Profiles five steps of this start on the first rank (`runtime.profile=true`), which changes no weights.
-
-    The folder `profile` has `trace.json.gz` (Chrome's format) and `top_operations.txt`. The first step, which compiles,
-    is never profiled; where training ends before the profile is complete, it has fewer steps.
-    """
-
-    state: TrainingState
-    """Its clock is paused while the profiler advances or writes."""
-    _profile: profile | None = None
-
-    def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        name_compiled_kernels()  # before anything is compiled
-
-    def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        if module.machine.ranks.is_first:
-            # The first steps compile and fill caches; another one warms up the profiler.
-            wait = max(1, min(10, self.state.plan.num_steps - module.finished_steps - _PROFILED_STEPS - 1))
-            steps = schedule(wait=wait, warmup=1, active=_PROFILED_STEPS, repeat=1)
-            self._profile = profile(schedule=steps, on_trace_ready=self._write)
-            self._profile.start()
-
-    def on_train_batch_end(self, trainer: pl.Trainer, module: PretrainingModule, *batch: Any) -> None:
-        if self._profile is not None:
-            with self.state.clock.paused():
-                self._profile.step()
-
-    def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        if self._profile is not None:
-            self._profile.stop()
-
-    def _write(self, recorded: profile) -> None:
-        place, by = self.state.job.profile_folder, self.state.module.machine.device.type
-        table = recorded.key_averages().table(sort_by=f"self_{by}_time_total", row_limit=10)
-        with folder_written_atomically(place) as folder:
-            recorded.export_chrome_trace(str(folder / "trace.json.gz"))
-            (folder / "top_operations.txt").write_text(f"{_PROFILED_STEPS} steps\n\n{table}\n", encoding="utf-8")
-        say(
-            f"profile: {place} has the costliest operations, and a trace to open at ui.perfetto.dev or chrome://tracing"
-        )

@@ -89,7 +89,7 @@ class TrainingState:
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
-            for path in (*self.job.logs, self.job.latest_folder, self.job.profile_folder, self.job.result_folder):
+            for path in (*self.job.logs, self.job.latest_folder, self.job.result_folder):
                 drop_leftovers(path)  # of a kill
             self.log.keep_up_to(step)
             for path in (self.job.mask_predictions_path, self.job.health_path):

@@ -82,7 +82,6 @@ class PretrainJob:
     """The alarms."""
     latest_folder = _in_run_folder("latest")
     """Model folder of the newest weights, to inspect a run in progress."""
-    profile_folder = _in_run_folder("profile")
     result_folder = _in_run_folder("result")
 
     @property

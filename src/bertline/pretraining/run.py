@@ -15,15 +15,7 @@ from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.callbacks import (
-    Checkpointing,
-    Probing,
-    ProfileSteps,
-    Rehearsal,
-    Throughput,
-    TimeLeft,
-    flops_of,
-)
+from bertline.pretraining.callbacks import Checkpointing, Probing, Rehearsal, Throughput, TimeLeft, flops_of
 from bertline.pretraining.checkpoint import TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
 from bertline.pretraining.health import HealthMonitor
@@ -126,14 +118,15 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> None
     work = {length: length * flops_of(module.model, seq_len=length, target_fraction=0.15) for length in plan.lengths}
     monitor, checkpointing = HealthMonitor.of(job, plan), Checkpointing(state=state, request=StopRequest())
     callbacks = [
-        *([ProfileSteps(state)] if job.runtime.profile else []),
         Rehearsal(dataset),
         Throughput(state=state, monitor=monitor, progress=progress, time_left=TimeLeft(plan, work)),
         Probing(state=state),
         checkpointing,
         *extra_callbacks,
     ]
-    trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
+    trainer = build_trainer(
+        machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder, profiled=job.runtime.profile
+    )
     steps = StepLoader(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     try:
         with progress:

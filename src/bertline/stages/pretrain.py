@@ -35,7 +35,7 @@ class Pretrain(Stage):
         # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).
         Attachment(path="mask_predictions.jsonl", contains_text=True, while_working=True),
         Attachment(path="health.jsonl", contains_text=False, while_working=True),
-        Attachment(path="profile/top_operations.txt", contains_text=False, while_working=True),
+        Attachment(path="profile/fit-top_operations.txt", contains_text=False, while_working=True),
     )
 
     def more_packages(self, config: Mapping[str, Any], task: str | None) -> Iterator[str]:

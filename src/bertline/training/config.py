@@ -245,7 +245,7 @@ class RuntimeConfig(Checked):
     """Seconds after which a rank that is lost or hangs ends the training of all. It must be more than one rank may need
     alone while the others wait: to compile, validate or write a checkpoint to a slow disk."""
     profile: bool
-    """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
+    """Whether to write a trace of five pretraining steps and their ten costliest operations to the run folder."""
 
     def check(self) -> None:
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:

@@ -10,19 +10,28 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from pytorch_lightning.profilers import PyTorchProfiler
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
+from torch.profiler import schedule
 
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
-from bertline.training.private_api import leave_sigterm_to_bertline
+from bertline.training.private_api import leave_sigterm_to_bertline, name_compiled_kernels
 
 
 def build_trainer(
-    machine: Machine, runtime: RuntimeConfig, *, callbacks: Sequence[pl.Callback], max_epochs: int, root: Path
+    machine: Machine,
+    runtime: RuntimeConfig,
+    *,
+    callbacks: Sequence[pl.Callback],
+    max_epochs: int,
+    root: Path,
+    profiled: bool = False,
 ) -> pl.Trainer:
     """Build a quiet Trainer that runs the loop, places tensors on devices and synchronises ranks.
 
     Everything else (order, metrics, checkpoints) is bertline's own. The callbacks run in their order after every batch.
+    The profile of some steps is written to the folder `profile` of the root.
     """
     # Lightning's advice and hardware notes cover only what bertline has decided or reported itself.
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
@@ -49,9 +58,21 @@ def build_trainer(
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         default_root_dir=root,
+        profiler=_profiler(root / "profile") if profiled else None,
     )
     leave_sigterm_to_bertline(trainer)
     return trainer
+
+
+def _profiler(folder: Path) -> PyTorchProfiler:
+    name_compiled_kernels()
+    return PyTorchProfiler(
+        dirpath=folder,
+        filename="top_operations",
+        row_limit=10,
+        record_module_names=False,
+        schedule=schedule(wait=10, warmup=1, active=5, repeat=1),  # the first steps compile and fill caches
+    )
 
 
 def run_trainer(trainer: pl.Trainer, module: pl.LightningModule, data: Iterable[Any] | pl.LightningDataModule) -> None:
