@@ -18,7 +18,6 @@ import tiny
 from bertline.export.onnx import open_session, write_onnx
 from bertline.export.views import load_view
 from bertline.foundation.errors import ArtifactError
-from bertline.inference.predict import _digest_of
 
 st = pytest.importorskip("sentence_transformers")
 from sentence_transformers.base.modules import Dense, Normalize, Transformer  # noqa: E402
@@ -121,12 +120,6 @@ def test_search_reads_queries_and_documents_with_their_prompts(encoder: Path, tm
     scores = theirs.encode(TEXTS[:3], prompt_name="query") @ theirs.encode(TEXTS[:3], prompt_name="document").T
     for row, hits in zip(scores, ours.search(TEXTS[:3], TEXTS[:3], top_k=3), strict=True):
         np.testing.assert_allclose([hit.score for hit in hits], sorted(row, reverse=True), atol=1e-5)
-
-
-def test_files_of_predictions_are_not_resumed_with_other_modules(encoder: Path, tmp_path: Path) -> None:
-    modules = ([Pooling(32, "cls")], [Pooling(32, "max")], [Pooling(32, "cls"), Dense(32, 8)])
-    folders = [written(encoder, tmp_path / str(number), *each) for number, each in enumerate(modules)]
-    assert len({_digest_of(bertline.load(str(folder), device="cpu")) for folder in (encoder, *folders)}) == 4
 
 
 def modules_with(folder: Path, number: int, **changes: Any) -> None:

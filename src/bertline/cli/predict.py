@@ -30,7 +30,7 @@ def predict(asked: dict[str, Any]) -> None:
     bertline predict task_name=embed input=passages.csv text_column=body output=vectors.parquet
     bertline predict task_name=cola input=dev.tsv header=false quoting=false text_column=3 output=found.jsonl
 
-    Blocks of rows are kept in OUTPUT.unfinished until all are done; after a kill, the same command does the others.
+    The output is there when all rows are done.
     """
     check(asked)
     if asked["header"]:  # a name is a text, also one that the command line gives as a number
@@ -62,8 +62,7 @@ def predict(asked: dict[str, Any]) -> None:
         ),
     )
     cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
-    resumed = f" ({done.num_resumed:,} from an earlier start)" if done.num_resumed else ""
-    say(f"{asked['output']}: {done.num_rows:,} rows{resumed}{cut}")
+    say(f"{asked['output']}: {done.num_rows:,} rows{cut}")
 
 
 def check(asked: dict[str, Any]) -> None:

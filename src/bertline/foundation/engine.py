@@ -68,15 +68,13 @@ class LocalEngine:
 
     num_workers: int
     """Number of processes; with 0 or 1 the work is done in this one."""
-    in_threads: bool = False
-    """Use threads of this process instead, which share what the task holds, such as a model."""
 
     def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
         """See `Engine.map`."""
         work = partial(_whole_or_done, task, out)
         total = len(shards) if isinstance(shards, Sized) else None
         num_workers = self.num_workers if total is None else min(self.num_workers, total)
-        results = ordered_map(work, _numbered(shards, out), num_workers=num_workers, in_threads=self.in_threads)
+        results = ordered_map(work, _numbered(shards, out), num_workers=num_workers)
         return list(progress(results, description=description, total=total))
 
 

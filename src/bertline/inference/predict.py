@@ -1,11 +1,9 @@
 """Prediction of a task or of text vectors for the rows of a file of any size."""
 
 import copy
-import hashlib
-import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -18,24 +16,18 @@ import torch
 from numpy.typing import NDArray
 
 from bertline.corpus.tables import TableLayout, TableRow, column_in
-from bertline.foundation.engine import LocalEngine, shard_folder
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.foundation.files import lock_file, sha256_of_file, sha256_of_path, sync_to_disk, writing
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, say, warn
 from bertline.inference import row_files
-from bertline.inference.model import LoadedLinearModel, LoadedModel
+from bertline.inference.model import LoadedModel
 from bertline.kinds.base import FileColumns, InputColumn
 from bertline.kinds.predictor import RowPredictor, TaskPredictor
 from bertline.kinds.retrieval import Retrieval, VectorIndex, best_hits
-from bertline.modeling.layers import packed_linears
-from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.cells import one_line
 from bertline.tasks.stored_rows import Documents
 
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "predict_file"]
-
-_BLOCKS, _ROWS = "blocks", "rows"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +37,6 @@ class PredictedFile:
     num_rows: int
     num_truncated: int
     """Number of inputs truncated to the model's maximum length."""
-    num_resumed: int
-    """Number of rows that an earlier run had already written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,10 +149,8 @@ def predict_file(
     extensions give the formats: .txt (a row for each line, with the columns `line` and `text`; input only), .csv, .tsv,
     .jsonl, each also with .gz, and .parquet; `layout` may set that of the input.
 
-    Blocks of rows are written to the folder `NAME.unfinished` next to the output and joined at the end, so a complete
-    output of that name stays until then. After a crash, or an error in the input, the next call predicts the blocks
-    that are missing, or were made from other rows, options, documents or by another model. A row's predictions depend
-    neither on resuming nor on the number of threads.
+    A complete output of that name stays until the new one is complete. A row's predictions do not depend on the number
+    of threads.
 
     Args:
         model: Model with a task; for `vectors`, any model.
@@ -179,7 +167,7 @@ def predict_file(
     Raises:
         DataError: The input has no rows, a missing column, a text that is not a string, or a malformed or undecodable
             line (the message names file and line); it already has an output column, or a value that the output's format
-            cannot hold; or another process is writing the output.
+            cannot hold.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
@@ -187,15 +175,8 @@ def predict_file(
     for path, what in ((source, "the input"), (None if documents is None else documents.path, "the documents")):
         if path is not None and target.exists() and path.exists() and target.samefile(path):
             raise DataError(f"{target} is {what} itself. Choose another name for the output.")
-    made_from = repr((_digest_of(model), output, columns, num_probabilities, coverage))
-    if documents is not None and documents.path.is_file():
-        # The digest of the rows covers the layout of the input, but not that of the documents.
-        made_from += repr((layout, documents, sha256_of_file(documents.path)))
-    with (
-        _work_folder(target) as work,
-        prediction_threads(model.device, num_threads) as threads,
-        nullcontext() if isinstance(model, LoadedLinearModel) else packed_linears(model.model),
-    ):
+    row_files.require_output_format(target)
+    with prediction_threads(model.device, num_threads) as threads:
         predictor: RowPredictor
         if output == "vectors":
             predictor = VectorPredictor(model, batch_size=batch_size)
@@ -214,55 +195,21 @@ def predict_file(
         schema = pa.schema([*_schema(source, layout), *added]) if row_files.format_of(target) == "parquet" else None
         names = (*row_files.named_values(first[0]), *added.names) if schema is None else tuple(schema.names)
         rows_output = row_files.RowsOutput(target, names, schema, escape_formulas)
-        own, num_predicted = _PerThread(predictor), list[int]()
+        own, counts = _PerThread(predictor), list[tuple[int, int]]()
 
-        def predict(shard: tuple[str, list[TableRow]], folder: Path) -> dict[str, int]:
-            _, block = shard
+        def predict(block: list[TableRow]) -> tuple[Any, tuple[int, int]]:
             rows, num_truncated = _with_output(own.predictor, inputs, block)
-            rows_output.write_block(rows, block, folder / _ROWS)
-            num_predicted.append(len(rows))
-            return {"rows": len(rows), "truncated": num_truncated}
+            return rows_output.encoded(rows, block), (len(rows), num_truncated)
 
-        # A block is another one, too, if the first rows, and with them the columns of the output, have changed.
-        made_from = hashlib.sha256((made_from + repr(rows_output)).encode()).hexdigest()
-        shards = ((made_from, block) for block in chain([first], blocks))
-        counts = LocalEngine(threads, in_threads=True).map(
-            predict, shards, work / _BLOCKS, description=f"{target.name}: blocks of rows"
-        )
-        with writing(target):
-            finished = [shard_folder(work / _BLOCKS, index) / _ROWS for index in range(len(counts))]
-            rows_output.join(finished, work / "joined")
-            sync_to_disk(work / "joined")
-            (work / "joined").replace(target)
-    num_rows = sum(count["rows"] for count in counts)
-    return PredictedFile(
-        num_rows=num_rows,
-        num_truncated=sum(count["truncated"] for count in counts),
-        num_resumed=num_rows - sum(num_predicted),
-    )
+        def predicted() -> Iterator[Any]:
+            done = ordered_map(predict, chain([first], blocks), num_workers=threads, in_threads=True)
+            for encoded, count in progress(done, description=f"{target.name}: blocks of rows"):
+                counts.append(count)
+                yield encoded
 
-
-@contextmanager
-def _work_folder(target: Path) -> Iterator[Path]:
-    """Yield the folder of the finished blocks, locked against other processes; it is removed with a complete output."""
-    if row_files.format_of(target) in ("txt", "json", "xlsx") or target.suffix.lower() in (".bz2", ".xz", ".zst"):
-        raise DataError(
-            f"{target}: rows with columns cannot be written as {target.suffix}; choose .jsonl, .csv, .tsv or .parquet."
-        )
-    work = target.with_name(f"{target.name}.unfinished")
-    with writing(target):
-        work.mkdir(parents=True, exist_ok=True)
-        lock = (work / "lock").open("a")
-    with lock:
-        if lock_file(lock) is False:
-            raise DataError(f"{target} is being written by another process; wait for it, or end it.")
-        try:
-            yield work
-        except BaseException:
-            if not list((work / _BLOCKS).glob("[0-9]*")):
-                shutil.rmtree(work)
-            raise
-        shutil.rmtree(work)
+        rows_output.write(predicted())
+    num_rows, num_truncated = map(sum, zip(*counts, strict=True))
+    return PredictedFile(num_rows=num_rows, num_truncated=num_truncated)
 
 
 def _columns_read(first: TableRow, inputs: list[InputColumn], columns: FileColumns) -> str:
@@ -356,19 +303,6 @@ def _with_output(
         raise DataError(f"in the rows from {block[0].where} on: {error}") from error
     rows = [{**row_files.named_values(record), **more} for record, more in zip(block, added, strict=True)]
     return rows, predictor.num_cut - before
-
-
-def _digest_of(model: LoadedModel) -> str:
-    if isinstance(model, LoadedLinearModel):
-        return sha256_of_path(model.folder)
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr((model.max_length, model.labels, model.tokenizer.backend.to_str())).encode())
-    if model.task is not None:
-        digest.update(repr((model.task.kind.config, dict(model.task.calibration), model.task.label_sets)).encode())
-    if model.modules is not None:
-        digest.update((repr(model.modules) + digest_of_weights(model.modules.dense)).encode())
-    digest.update(digest_of_weights(model.model).encode())
-    return digest.hexdigest()
 
 
 def _schema(source: Path, layout: TableLayout) -> pa.Schema:

@@ -1,10 +1,9 @@
-"""Rows of files: input in any of the formats, and output that is written in blocks, which are joined at the end."""
+"""Rows of files: input in any of the formats, and output that is written block by block."""
 
 import csv
 import gzip
 import io
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from bertline.corpus.lines import numbered_lines
 from bertline.corpus.tables import TableLayout, TableRow, format_by_name, read_records, require_whole_characters
 from bertline.foundation.bad_rows import BadRow
 from bertline.foundation.errors import DataError
+from bertline.foundation.files import file_written_atomically
 from bertline.foundation.parallel import batches
 from bertline.kinds.base import InputColumn
 from bertline.tasks.cells import text_in
@@ -62,6 +62,14 @@ def format_of(path: Path) -> RowFormat:
 def format_read(path: Path, layout: TableLayout) -> RowFormat:
     """Return the format to read a file in: that of the layout, or with `auto` that of the extension."""
     return format_of(path) if layout.format == "auto" else layout.format
+
+
+def require_output_format(target: Path) -> None:
+    """Raise a `DataError` for a format that is only read."""
+    if format_of(target) in ("txt", "json", "xlsx") or target.suffix.lower() in (".bz2", ".xz", ".zst"):
+        raise DataError(
+            f"{target}: rows with columns cannot be written as {target.suffix}; choose .jsonl, .csv, .tsv or .parquet."
+        )
 
 
 def file_rows(path: Path, layout: TableLayout) -> Iterator[TableRow]:
@@ -208,7 +216,7 @@ _as_json = partial(json.dumps, ensure_ascii=False, default=_as_text)
 
 @dataclass(frozen=True, slots=True)
 class RowsOutput:
-    """Form of an output: each block of rows is a file of its own, until all of them are joined.
+    """Form of an output, to which rows are written block by block.
 
     Each block of a `.gz` is a gzip member, and readers decode all members as one file.
     """
@@ -221,8 +229,8 @@ class RowsOutput:
     escapes_formulas: bool
     """Whether a `'` stands before texts of .csv and .tsv that a spreadsheet would compute."""
 
-    def write_block(self, rows: list[Row], block: list[TableRow], path: Path) -> None:
-        """Write the rows of a block of the input, values by column, to a file.
+    def encoded(self, rows: list[Row], block: list[TableRow]) -> pa.Table | bytes:
+        """Return the rows of a block of the input, values by column, as they stand in the file.
 
         Raises:
             DataError: A row has a column that the first row lacks and the format cannot add, or a value that the format
@@ -238,15 +246,14 @@ class RowsOutput:
         if self.schema is not None:
             types = {field.name: field.type for field in self.schema}
             with _misfits_named(rows, block, lambda name, value: pa.array([value], types[name])):
-                pq.write_table(pa.Table.from_pylist(rows, schema=self.schema), path, compression="zstd")
-            return
+                return pa.Table.from_pylist(rows, schema=self.schema)
         text = io.StringIO(newline="")
         with _misfits_named(rows, block, lambda name, value: _as_json(value)):
             if kind == "jsonl":
                 text.writelines(_as_json(row) + "\n" for row in rows)
             else:
                 self._writer(text).writerows([self._cell(row.get(name)) for name in self.columns] for row in rows)
-        path.write_bytes(self._compressed(text.getvalue()))
+        return self._compressed(text.getvalue())
 
     def _writer(self, text: io.StringIO) -> Any:
         return csv.writer(text, delimiter="," if format_of(self.target) == "csv" else "\t")
@@ -257,26 +264,24 @@ class RowsOutput:
         is_formula = self.escapes_formulas and isinstance(value, str) and value.startswith(_FORMULA)
         return f"'{value}" if is_formula else value
 
-    def join(self, blocks: list[Path], path: Path) -> None:
-        """Join the blocks into one file."""
-        kind = format_of(self.target)
-        if kind == "parquet":
-            waiting: list[pa.Table] = []  # only a few blocks are in memory
-            with pq.ParquetWriter(path, pq.read_schema(blocks[0]), compression="zstd") as tables:
-                for block in blocks:
-                    waiting.append(pq.read_table(block))
-                    if block == blocks[-1] or sum(map(len, waiting)) >= 1 << 14:
-                        tables.write_table(pa.concat_tables(waiting))
-                        waiting = []
-            return
-        with path.open("wb") as handle:
-            if kind != "jsonl":
-                header = io.StringIO(newline="")
-                self._writer(header).writerow(map(self._cell, self.columns))
-                handle.write(self._compressed(header.getvalue()))
-            for block in blocks:
-                with block.open("rb") as part:
-                    shutil.copyfileobj(part, handle)
+    def write(self, blocks: Iterable[Any]) -> None:
+        """Write encoded blocks; the file is there when all of them are."""
+        with file_written_atomically(self.target) as temporary:
+            if self.schema is not None:
+                try:
+                    tables = pq.ParquetWriter(temporary, self.schema, compression="zstd")
+                except pa.ArrowNotImplementedError as error:  # an object that has no key in any row
+                    raise DataError(f"{self.target}: {error}. {_OTHER_FORMAT}") from error
+                with tables:
+                    for block in blocks:
+                        tables.write_table(block)
+                return
+            with temporary.open("wb") as handle:
+                if format_of(self.target) != "jsonl":
+                    header = io.StringIO(newline="")
+                    self._writer(header).writerow(map(self._cell, self.columns))
+                    handle.write(self._compressed(header.getvalue()))
+                handle.writelines(blocks)
 
     def _compressed(self, text: str) -> bytes:
         is_gzip = self.target.suffix.lower() == ".gz"

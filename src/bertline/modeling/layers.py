@@ -3,8 +3,6 @@
 Shapes as in `bert.py`; Q positions per row at which the output of a layer is read.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -108,7 +106,7 @@ class EncoderLayer(nn.Module):
             [B, Q, H].
         """
         asking = gather_positions(hidden_states, positions)  # [B, Q, H]
-        query, key, value = self._split_heads_at(hidden_states, asking, positions)
+        query, key, value = self._split_heads_at(hidden_states, asking)
         masks = None if scope.masks is None else scope.masks.at(positions)
         context = self._attend(query, key, value, scope, masks=masks)
         return self._after_attention(asking, context, masks=masks)
@@ -138,14 +136,8 @@ class EncoderLayer(nn.Module):
         query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         return query, key, value
 
-    def _split_heads_at(
-        self, hidden_states: Tensor, asking: Tensor, positions: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return query [B, N, Q, D] at the given positions, key and value [B, N, S, D] at all positions."""
-        if not isinstance(self.query_key_value, nn.Linear):
-            # `modeling.packed_linears` replaced the layer by an operation whose weight cannot be sliced.
-            query, key, value = self._split_heads(hidden_states)
-            return query.take_along_dim(positions[:, None, :, None], dim=2), key, value
+    def _split_heads_at(self, hidden_states: Tensor, asking: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query [B, N, Q, D] of the states that ask, key and value [B, N, S, D] of all hidden states."""
         hidden_size = hidden_states.shape[-1]
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
         query = F.linear(asking, weight[:hidden_size], bias[:hidden_size])
@@ -191,67 +183,3 @@ def activation(config: ModelConfig) -> nn.Module:
     if config.hidden_act == "relu":
         return nn.ReLU()
     return nn.GELU(approximate="tanh" if config.hidden_act == "gelu_new" else "none")
-
-
-# Encoder matrix products with oneDNN and prepacked weights: equal up to rounding, and faster.
-#
-# On a CPU, PyTorch computes fp32 matrix products with its BLAS, which packs the weights again in each call; MKL uses
-# only half of the vector units of non-Intel processors. oneDNN uses all of them, keeps the packed weights, and
-# applies the activation to each block of the product while the block is in the cache.
-
-# Number of tokens that the weight layout is optimised for; other numbers work too.
-_TOKENS = 512
-_LINEARS = ("query_key_value", "attention_output", "intermediate", "output")
-
-
-class _PackedLinear(nn.Module):
-    """A linear layer and an optional activation as one oneDNN operation."""
-
-    def __init__(self, linear: nn.Linear, activation: nn.GELU | None = None) -> None:
-        super().__init__()
-        self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _TOKENS)
-        self._bias = linear.bias.detach()
-        self._operation: tuple[str, list[float], str] = (
-            ("none", [], "") if activation is None else ("gelu", [], activation.approximate)
-        )
-
-    def forward(self, values: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(values.contiguous(), self._weight, self._bias, *self._operation)
-
-
-@contextmanager
-def packed_linears(model: nn.Module) -> Iterator[bool]:
-    """Context manager that computes a model's encoder layers with oneDNN, without gradients.
-
-    Yields whether that is possible: only in fp32 on a CPU, if this PyTorch has the operations. Inside the block the
-    encoder's weights are in memory twice, and changes to them have no effect.
-    """
-    layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
-    if not layers or not _works(layers[0].attention_output):
-        yield False
-        return
-    plain = [(layer, name, getattr(layer, name)) for layer in layers for name in (*_LINEARS, "activation")]
-    try:
-        for layer in layers:
-            fused = layer.activation if isinstance(layer.activation, nn.GELU) else None
-            for name in _LINEARS:
-                setattr(layer, name, _PackedLinear(getattr(layer, name), fused if name == "intermediate" else None))
-            if fused is not None:
-                layer.activation = nn.Identity()
-        yield True
-    finally:
-        for layer, name, module in plain:
-            setattr(layer, name, module)
-
-
-def _works(linear: nn.Linear) -> bool:
-    weight = linear.weight
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
-        return False
-    try:
-        with torch.no_grad():
-            values = weight[:1]
-            return torch.allclose(_PackedLinear(linear)(values), linear(values), atol=1e-4, rtol=1e-3)
-    # The operations are not part of PyTorch's public API; without them, or if they differ, the layers stay as they are.
-    except (AttributeError, RuntimeError, TypeError):
-        return False

@@ -47,20 +47,6 @@ def test_results_come_in_order_and_bytes_do_not_depend_on_the_number_of_workers(
     assert sha256_of_path(tmp_path / "0") == sha256_of_path(tmp_path / "2")
 
 
-def test_threads_share_what_a_task_holds_and_shards_may_come_one_by_one(tmp_path: Path, log: Path) -> None:
-    numbers: list[int] = []
-
-    def noted(shard: int, out: Path) -> dict[str, Any]:  # a process could not be sent it
-        numbers.append(shard)
-        return squares(log, shard, out)
-
-    engine, out = LocalEngine(2, in_threads=True), tmp_path / "out"
-    assert engine.map(noted, iter([5, 3, 4, 1]), out) == [{"numbers": shard} for shard in (5, 3, 4, 1)]
-    assert sorted(numbers) == [1, 3, 4, 5]
-    assert engine.map(noted, iter([5, 3]), out) == [{"numbers": 5}, {"numbers": 3}]
-    assert len(numbers) == 4 and sorted(path.name for path in out.iterdir()) == ["00000", "00001"]
-
-
 def test_whole_shards_are_skipped_and_the_others_are_done_again(tmp_path: Path, log: Path) -> None:
     out, engine = tmp_path / "out", LocalEngine(0)
     engine.map(partial(squares, log), [1, 2, 3, 4, 5], out)
