@@ -3,8 +3,6 @@
 A check is a function that returns what it found, or raises `RedError`.
 """
 
-import fcntl
-import json
 import os
 import re
 import shutil
@@ -13,12 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -84,38 +81,23 @@ def finding_of(name: str, check: Callable[[], str], advice: str = _MACHINE, limi
     return Finding(name, ok=False, found=found, fix=fix or advice)
 
 
-def examine(config: PipelineConfig, *, as_json: bool) -> int:
-    """Run all checks of this rank; the first rank prints them, and what is red on the others.
+def examine(config: PipelineConfig) -> int:
+    """Run all checks of this rank; the first rank prints them, every other one what is red on it.
 
     Returns:
-        The exit status: 1 if something is red, else 0. Ranks whose findings the first one prints return 0.
+        The exit status: 1 if something is red on this rank, else 0.
     """
     adopt_srun_ranks(os.environ)
     ranks = resolve_ranks(config.runtime) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else Ranks()
-    findings: list[Finding] = []
-    reds_by_rank: list[list[Finding]] = []
-
-    def tell(finding: Finding) -> None:
-        findings.append(finding)
-        if ranks.is_first and not as_json:
-            print(as_text(finding), flush=True)
-
+    num_red = 0
     for name, check, advice in checks(config, ranks):
-        tell(finding_of(name, check, advice))
-    if ranks.world_size > 1:
-        check = partial(all_reduce, config.runtime, ranks, findings, reds_by_rank)
-        tell(finding_of("all-reduce", check, _NETWORK, _RANKS_S))
-    if not ranks.is_first:
-        unreported = [finding for finding in findings if not finding.ok and not reds_by_rank]
-        for finding in unreported:
-            print(f"{_named(ranks)}: {as_text(finding)}", file=sys.stderr, flush=True)
-        return int(bool(unreported))
-    for finding in chain(*reds_by_rank[1:]):
-        tell(finding)
-    num_red = sum(not finding.ok for finding in findings)
-    if as_json:
-        print(json.dumps({"ok": not num_red, "findings": list(map(asdict, findings))}, indent=1))
-    else:
+        finding = finding_of(name, check, advice, _RANKS_S if name == "all-reduce" else _LIMIT_S)
+        num_red += not finding.ok
+        if ranks.is_first:
+            print(as_text(finding), flush=True)
+        elif not finding.ok:
+            print(f"rank {ranks.rank} ({_node()}): {as_text(finding)}", file=sys.stderr, flush=True)
+    if ranks.is_first:
         print(f"\n{num_red} red: a run would fail or be damaged." if num_red else "\nNothing is red.")
     return int(num_red > 0)
 
@@ -143,6 +125,8 @@ def checks(config: PipelineConfig, ranks: Ranks) -> Iterator[tuple[str, Callable
         yield "disk", partial(disk, Path(runtime.runs_folder), plan, config.pretrain.keep_checkpoints), _MACHINE
     if ranks.is_first:
         yield "Slurm", partial(slurm, runtime), _SLURM
+    if ranks.world_size > 1:
+        yield "all-reduce", partial(all_reduce, runtime, ranks), _NETWORK
 
 
 def devices(runtime: RuntimeConfig, ranks: Ranks) -> str:
@@ -183,16 +167,13 @@ def _product_of_ones(on: torch.device) -> float:
 
 
 def memory_limit() -> int:
-    """Return the bytes of memory that this process can use: what the system has available, or its cgroups leave."""
+    """Return the bytes of memory that this process can use: what the system has available, or its cgroups allow."""
     limits = [psutil.virtual_memory().available]
     own = re.search(r"^0::/(.*)", _OWN_CGROUP.read_text(), flags=re.MULTILINE) if _OWN_CGROUP.exists() else None
     folder = _CGROUPS / (own[1] if own else "")
-    for each in (folder, *folder.parents):
-        if (each / "memory.max").is_file() and (limit := (each / "memory.max").read_text().strip()) != "max":
-            # Cached files are given up.
-            cached = sum(map(int, re.findall(r"^inactive_file (\d+)", (each / "memory.stat").read_text(), re.M)))
-            limits.append(int(limit) - int((each / "memory.current").read_text()) + cached)
-    return max(0, min(limits))
+    files = (each / "memory.max" for each in (folder, *folder.parents))
+    limits += [int(limit) for file in files if file.is_file() and (limit := file.read_text().strip()) != "max"]
+    return min(limits)
 
 
 def planned(config: PipelineConfig, ranks: Ranks) -> Forecast:
@@ -231,7 +212,7 @@ def memory(plan: Forecast | None, runtime: RuntimeConfig) -> str:
 
 
 def disk(runs: Path, planned: Callable[[], Forecast | None], num_kept: int) -> str:
-    """Check the folder of runs: free space for the checkpoints that a run keeps, locks, and files that are replaced."""
+    """Check the folder of runs: free space for the checkpoints that a run keeps, and locks."""
     place = next(each for each in (runs.absolute(), *runs.absolute().parents) if each.is_dir())
     needed = 1 << 30
     with suppress(BertlineError):  # the check of the memory says what is wrong
@@ -243,48 +224,29 @@ def disk(runs: Path, planned: Callable[[], Forecast | None], num_kept: int) -> s
     if free < needed:
         raise RedError(found, "Free space there, or choose another folder with runtime.runs_folder.")
     try_files(place)
-    return f"{found}; it locks and replaces files"
+    return f"{found}; it locks files"
 
 
 def try_files(place: Path) -> None:
-    """Lock a file twice, as two processes would, and with SQLite's locks; replace it while it is open, which its reader
-    must not see."""
-    problem = "cannot be written"
+    """Lock a file twice, as two processes would."""
     fix = (
         "Mount it writable and with locks (Lustre: -o flock; NFS: version 4, or with lockd), which keep two commands "
-        "from the same run, and atomic rename, which keeps checkpoints whole; or choose another runtime.runs_folder."
+        "from the same run; or choose another runtime.runs_folder."
     )
     try:
-        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=place, ignore_cleanup_errors=True) as trial:
-            target, new = Path(trial, "target"), Path(trial, "new")
-            target.write_text("old")
-            new.write_text("new")
-            problem = "refuses a lock"
-            with target.open("r+") as reader, target.open("r+") as other:
-                is_locked = lock_file(reader) and not lock_file(other)
-                fcntl.flock(reader, fcntl.LOCK_UN)
-                fcntl.lockf(reader, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                problem = "refuses to replace a file that is open"
-                new.replace(target)
-                contents = reader.read(), target.read_text()
+        with tempfile.NamedTemporaryFile(prefix=".doctor-", dir=place) as one, Path(one.name).open("rb") as other:
+            is_locked = lock_file(one) and lock_file(other) is False
     except OSError as error:
-        raise RedError(f"{place} {problem}: {error.strerror}", fix) from error
+        raise RedError(f"{place} cannot be written: {error.strerror}", fix) from error
     if not is_locked:
-        raise RedError(f"{place} has locks that do nothing: a file that is locked can be locked again", fix)
-    if contents != ("old", "new"):
-        raise RedError(f"{place}: a file that is replaced is read as {contents}, expected ('old', 'new')", fix)
+        raise RedError(f"{place} has no locks: a file that is locked can be locked again", fix)
 
 
-def all_reduce(
-    runtime: RuntimeConfig, ranks: Ranks, findings: Sequence[Finding], reds_by_rank: list[list[Finding]]
-) -> str:
-    """Form the process group that training would form, sum over its ranks, and measure the bandwidth once.
-
-    `reds_by_rank` is filled, by rank, with what is red among the `findings` of each one.
-    """
+def all_reduce(runtime: RuntimeConfig, ranks: Ranks) -> str:
+    """Form the process group that training would form, sum over its ranks, and measure the bandwidth once."""
     chosen = resolve_device(runtime, ranks)
     on = chosen if chosen.type == "cuda" else torch.device("cpu")
-    name, world_size, num_bytes = _named(ranks), ranks.world_size, (64 if on.type == "cuda" else 16) << 20
+    world_size, num_bytes = ranks.world_size, (64 if on.type == "cuda" else 16) << 20
     with process_group(Machine(device=on, precision="fp32", compile=False, ranks=ranks), _PEER_TIMEOUT_S):
         # Each rank has a row of its own, which is zero on the others.
         rows = torch.zeros(world_size, 1024, device=on)
@@ -298,16 +260,12 @@ def all_reduce(
         dist.all_reduce(large)
         float(large[0])
         took_s = max(time.monotonic() - started, 1e-9)
-        reds = [replace(finding, found=f"{name}: {finding.found}") for finding in findings if not finding.ok]
-        gathered: list[Any] = [None] * world_size
-        dist.all_gather_object(gathered, (name, is_wrong.tolist(), reds))
+        nodes: list[Any] = [None] * world_size
+        dist.all_gather_object(nodes, _node())
         backend = dist.get_backend()
-    names, wrong_parts, all_reds = zip(*gathered, strict=True)
-    reds_by_rank += all_reds
-    wrong_names = [names[rank] for rank in range(world_size) if any(parts[rank] for parts in wrong_parts)]
-    if wrong_names:
+    if wrong := [f"rank {rank} ({nodes[rank]})" for rank in range(world_size) if is_wrong[rank]]:
         raise RedError(
-            f"the sum over the ranks is wrong by the part of {', '.join(wrong_names)} ({backend})",
+            f"the sum over the ranks is wrong by the part of {', '.join(wrong)} ({backend})",
             "Do not train with this rank: take its node out and have its memory, GPU and network card tested (on "
             "GPUs, see whether NCCL_P2P_DISABLE=1 makes it right).",
         )
@@ -339,5 +297,5 @@ def slurm(runtime: RuntimeConfig) -> str:
     return "answers, and would take the job" if len(calls) == 3 else "answers"
 
 
-def _named(ranks: Ranks) -> str:
-    return f"rank {ranks.rank} ({os.environ.get('SLURMD_NODENAME') or socket.gethostname()})"
+def _node() -> str:
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,16 +68,14 @@ def together(code, *arguments, **more):
 
 
 def findings(text):
-    return {one["check"]: one for one in json.loads(text)["findings"]}
+    """What was found, by check: `ok ` or `RED`, and the sentence."""
+    return {check: (mark, found) for mark, check, found in re.findall(r"^(ok |RED) (\S+) +(.*)$", text, re.MULTILINE)}
 
 
 def test_alone_the_machine_is_examined_and_nothing_is_left(places, tmp_path):
-    done = run(sys.executable, *DOCTOR, *places, "--json")
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["ok"]) == (0, True), done.stdout + done.stderr
-    assert [one["check"] for one in report["findings"]] == [
-        "device", "memory", "disk", "Slurm",
-    ]  # fmt: skip
+    done = run(sys.executable, *DOCTOR, *places)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [*findings(done.stdout)] == ["device", "memory", "disk", "Slurm"]
     assert list(tmp_path.rglob("*")) == []
 
 
@@ -89,23 +87,23 @@ def test_two_ranks_of_torchrun_sum_correctly_and_the_first_prints_all(places):
     assert "all-reduce  correct over 2 ranks with gloo" in done.stdout
 
 
-def test_tasks_of_srun_tell_the_first_what_is_red_on_them_and_that_is_the_exit_status(places):
+def test_tasks_of_srun_say_what_is_red_on_them_and_that_is_the_exit_status(places):
     crowded = ["experiment=bert_large"]  # too much for the memory of a machine without a GPU
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "PATH": f"{Path(sys.executable).parent}:/bin"}
-    first, second = together(DOCTOR, *places, "runtime.num_nodes=2", "--json", *crowded, **step)
-    assert (first[0], *second[:2]) == (1, 0, ""), second
-    reds = [one for one in json.loads(first[1])["findings"] if not one["ok"]]
-    assert [one["check"] for one in reds] == ["memory", "Slurm", "memory"]  # a job, without Slurm's commands
-    assert reds[2]["found"].startswith("rank 1 (node2): ")
-    assert "correct over 2 ranks" in findings(first[1])["all-reduce"]["found"]
+    first, second = together(DOCTOR, *places, "runtime.num_nodes=2", *crowded, **step)
+    assert (first[0], second[0], second[1]) == (1, 1, "")
+    lines = findings(first[1])
+    assert [check for check, (mark, _) in lines.items() if mark == "RED"] == ["memory", "Slurm"]  # no commands of Slurm
+    assert second[2].startswith("rank 1 (node2): RED memory")
+    assert "correct over 2 ranks" in lines["all-reduce"][1]
 
 
 def test_the_rank_that_adds_wrongly_is_named_and_so_is_another_number_of_ranks(places):
-    first, second = together(["-c", WRONG + IMPATIENT], *places, "runtime.num_nodes=2", "--json")
-    line = findings(first[1])["all-reduce"]
-    assert (first[0], second[0], line["ok"]) == (1, 0, False)
-    assert ("by the part of rank 1 (node2)" in line["found"], "take its node out" in line["fix"]) == (True, True)
-    first, _ = together(DOCTOR, *places, "--json")
+    first, second = together(["-c", WRONG + IMPATIENT], *places, "runtime.num_nodes=2")
+    mark, found = findings(first[1])["all-reduce"]
+    assert (first[0], second[0], mark) == (1, 1, "RED")
+    assert ("by the part of rank 1 (node2)" in found, "take its node out" in first[1]) == (True, True)
+    first, _ = together(DOCTOR, *places)
     assert (first[0], "need 1 processes, but 2 are running" in first[2]) == (1, True)
 
 
@@ -120,8 +118,8 @@ def test_a_rank_whose_peer_never_comes_is_red_in_time(places, rank):
 
 def test_make_installs_first_but_not_in_each_task_of_a_step():
     def planned(**more):
-        return run("make", "--dry-run", "--always-make", "-C", ROOT, "doctor", "ARGS=--json", **more).stdout
+        return run("make", "--dry-run", "--always-make", "-C", ROOT, "doctor", "ARGS=model=small", **more).stdout
 
     alone, task = planned(), planned(SLURM_STEP_NUM_TASKS="16")
     assert ("pip install" in alone, "pip install" in task) == (True, False)
-    assert "bertline doctor --json" in task
+    assert "bertline doctor model=small" in task

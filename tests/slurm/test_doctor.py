@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,18 +28,19 @@ def examine(cluster, tmp_path):
         of_test = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port())}
         environment = {**cluster.environment(), **of_test}
         python = sys.executable if launcher else str(warm_python.programs() / "python")
-        command = [*launcher, python, *DOCTOR, *places, *overrides, "--json"]
+        command = [*launcher, python, *DOCTOR, *places, *overrides]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         said = done.stdout if printed is None else printed.read_text()
-        assert said.startswith("{"), done.stderr
-        return done.returncode, {one["check"]: one for one in json.loads(said)["findings"]}
+        lines = re.findall(r"^(ok |RED) (\S+) +(.*)$", said, re.MULTILINE)
+        assert lines, done.stderr
+        return done.returncode, {check: {"ok": mark == "ok ", "found": found} for mark, check, found in lines}
 
     return run
 
 
 def test_the_line_in_a_batch_script_is_a_job(examine, tmp_path):
     # What sbatch itself prints is not the doctor's.
-    script, printed = tmp_path / "doctor.sh", tmp_path / "table.json"
+    script, printed = tmp_path / "doctor.sh", tmp_path / "table.txt"
     script.write_text(f'#!/bin/bash\nsrun --cpus-per-task=2 "$@" > {printed}\n')
     step = ("sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2", "--output=/dev/null", script)
     # No CPU has the memory for it.

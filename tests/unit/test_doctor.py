@@ -6,7 +6,6 @@ import dataclasses
 import errno
 import fcntl
 import functools
-import json
 import math
 import os
 import re
@@ -14,7 +13,6 @@ import shutil
 import tempfile
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -61,10 +59,6 @@ def fails(error):
     return mock.Mock(side_effect=error)
 
 
-def system_error(number):
-    return OSError(number, os.strerror(number))
-
-
 def test_a_check_that_hangs_is_red_in_time():
     started, never = time.monotonic(), threading.Event()
     finding = finding_of("MLflow", lambda: str(never.wait(600)), "Start it.", limit_s=0.1)
@@ -87,16 +81,13 @@ def test_whatever_a_check_raises_is_red_with_advice_and_without_passwords(error,
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_the_exit_status_and_the_json_say_whether_anything_is_red(config, monkeypatch, capsys, broken):
+def test_the_exit_status_and_the_last_line_say_whether_anything_is_red(config, monkeypatch, capsys, broken):
     checks = [("disk", lambda: "much", ""), ("lock", fails(RedError("none", "Mount it.")), "")]
     monkeypatch.setattr(doctor, "checks", lambda config, ranks: checks[: 1 + broken])
-    assert doctor.examine(config(), as_json=True) == int(broken)
-    report = json.loads(capsys.readouterr().out)
-    assert report["ok"] is not broken
-    assert report["findings"][0] == {"check": "disk", "ok": True, "found": "much", "fix": ""}
-    assert [one["fix"] for one in report["findings"][1:]] == ["Mount it."] * broken
-    assert doctor.examine(config(), as_json=False) == int(broken)
-    assert ("RED lock" in (said := capsys.readouterr().out), "-> Mount it." in said) == (broken, broken)
+    assert doctor.examine(config()) == int(broken)
+    said = capsys.readouterr().out
+    assert said.startswith("ok  disk        much\n")
+    assert ("RED lock" in said and "-> Mount it." in said, "Nothing is red" in said) == (broken, not broken)
 
 
 @pytest.fixture
@@ -126,13 +117,10 @@ def test_a_device_that_computes_wrongly_or_not_at_all_or_is_used_is_red(runtime,
     assert (found.endswith("no kernel image is available"), "build of PyTorch for this GPU" in fix) == (True, True)
 
 
-def test_the_limit_of_a_cgroup_above_counts_without_its_cache(monkeypatch, tmp_path):
+def test_the_limit_of_a_cgroup_above_counts(monkeypatch, tmp_path):
     (tmp_path / "job/step").mkdir(parents=True)
     (tmp_path / "own").write_text("0::/job/step\n")
-    for name, content in {
-        "step/memory.max": "max", "memory.max": "1000000", "memory.current": "400000",
-        "memory.stat": "anon 300000\ninactive_file 100000",
-    }.items():  # fmt: skip
+    for name, content in {"step/memory.max": "max", "memory.max": "700000"}.items():
         (tmp_path / "job" / name).write_text(f"{content}\n")
     monkeypatch.setattr(doctor, "_CGROUPS", tmp_path)
     monkeypatch.setattr(doctor, "_OWN_CGROUP", tmp_path / "own")
@@ -176,28 +164,13 @@ def test_the_disk_has_room_for_the_checkpoints_and_a_folder_that_is_missing_is_n
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_red(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", fails(system_error(errno.EROFS)))
+def test_a_folder_that_cannot_be_written_or_locks_nothing_is_red(tmp_path, monkeypatch):
+    doctor.try_files(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", lambda handle, flags: None)
     found, fix = red(doctor.try_files, tmp_path)
-    assert (found, "Mount it writable" in fix) == (f"{tmp_path} cannot be written: Read-only file system", True)
-
-
-@pytest.mark.parametrize(
-    ("owner", "function", "fault", "said"),
-    [
-        (fcntl, "flock", fails(system_error(errno.ENOSYS)), "refuses a lock: Function not implemented"),
-        (fcntl, "flock", lambda handle, flags: None, "locked again"),
-        (fcntl, "lockf", fails(system_error(errno.ENOLCK)), "refuses a lock: No locks available"),
-        (Path, "replace", fails(system_error(errno.EPERM)), "refuses to replace a file that is open: Operation not"),
-        (Path, "replace", lambda new, target: target.write_text("new"), "is read as ('new', 'new')"),
-    ],
-)
-def test_locks_that_are_missing_or_lock_nothing_and_renames_that_are_not_atomic_are_red(
-    tmp_path, monkeypatch, owner, function, fault, said
-):
-    monkeypatch.setattr(owner, function, fault)
-    found, fix = red(doctor.try_files, tmp_path)
-    assert (said in found, "-o flock" in fix, "atomic rename" in fix) == (True, True, True)
+    assert ("locked again" in found, "-o flock" in fix) == (True, True)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", fails(OSError(errno.EROFS, os.strerror(errno.EROFS))))
+    assert red(doctor.try_files, tmp_path)[0] == f"{tmp_path} cannot be written: Read-only file system"
 
 
 @pytest.fixture

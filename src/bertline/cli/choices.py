@@ -5,10 +5,11 @@ an experiment's choice nor a manual edit is undone silently.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bertline.foundation.errors import ConfigError
+from omegaconf import OmegaConf
+
 from bertline.foundation.files import sha256_of_json
 from bertline.foundation.mappings import differences
 
@@ -36,13 +37,8 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
     return {key: values for key, values in changed.items() if key in chosen}
 
 
-def lasting_choices(
-    saved: Mapping[str, Any], groups: Mapping[str, str | None], values: Mapping[str, Any]
-) -> dict[str, Any]:
+def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str | None], values: Mapping[str, Any]) -> Any:
     """Merge new choices into the content of conf/local/default.yaml; the newer choice of a key wins.
-
-    Another option of a group drops what was saved inside it for the one before: values, and groups such as the sources
-    of `corpus=sources`.
 
     Args:
         groups: Config group to option (`{"model": "small"}`); None leaves the group out. A group that the defaults do
@@ -51,79 +47,16 @@ def lasting_choices(
     >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
     {'defaults': [{'override /model': 'small'}, '_self_'], 'optimizer': {'lr': 0.001}}
     """
-    kept = _groups_of(saved)
-    leaves = dict(_leaves_of(saved))
-    for group in groups:
-        section = group.removeprefix("+").rpartition("@")[2].replace("/", ".")  # that the group fills
-        kept = {key: option for key, option in kept.items() if f"@{section}." not in key}
-        leaves = _outside(leaves, section)
+    items = (item for item in saved.get("defaults", []) if isinstance(item, Mapping))
+    chosen = {key: option for item in items for key, option in item.items()}
     for group, option in groups.items():
         added = f"/{group.removeprefix('+')}"
-        kept[added if group.startswith("+") or added in kept else f"override {added}"] = option
+        chosen[added if group.startswith("+") or added in chosen else f"override {added}"] = option
+    ordered = sorted(chosen, key=lambda key: key.startswith("override"))  # Hydra wants what overrides at the end
+    content = OmegaConf.create({**saved, "defaults": [*({key: chosen[key]} for key in ordered), "_self_"]})
     for key, value in values.items():
-        others = {other: old for other, old in _outside(leaves, key).items() if not key.startswith(f"{other}.")}
-        leaves = {**others, key: value}
-    return _content(kept, leaves)
-
-
-def saved_choices(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `lasting_choices` has merged: `{key or group: value}`, groups first.
-
-    >>> saved_choices({"defaults": [{"override /model": "small"}, "_self_"], "optimizer": {"lr": 0.001}})
-    {'model': 'small', 'optimizer.lr': 0.001}
-    """
-    return {_name_of(key): option for key, option in _groups_of(saved).items()} | dict(_leaves_of(saved))
-
-
-def without_choices(saved: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Return the content of conf/local/default.yaml without some saved keys or groups, and what is inside them.
-
-    >>> without_choices(lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001}), ["optimizer.lr"])
-    {'defaults': [{'override /model': 'small'}, '_self_']}
-    """
-    choices = saved_choices(saved)
-    dropped: set[str] = set()
-    for key in keys:
-        found = {one for one in choices for name in (one, one.partition("@")[2]) if f"{name}.".startswith(f"{key}.")}
-        if not found:
-            raise ConfigError(f"{key} is not saved. Saved: {', '.join(choices) or 'nothing'}.")
-        dropped |= found
-    groups = {key: option for key, option in _groups_of(saved).items() if _name_of(key) not in dropped}
-    return _content(groups, {key: value for key, value in _leaves_of(saved) if key not in dropped})
-
-
-def _groups_of(saved: Mapping[str, Any]) -> dict[str, str | None]:
-    items = (item for item in saved.get("defaults", []) if isinstance(item, Mapping))
-    return {key: option for item in items for key, option in item.items()}
-
-
-def _name_of(key: str) -> str:
-    return key.removeprefix("override ").removeprefix("/")
-
-
-def _leaves_of(section: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in section.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves_of(value, f"{above}{key}.")
-        elif above or key != "defaults":
-            yield f"{above}{key}", value
-
-
-def _outside(leaves: Mapping[str, Any], section: str) -> dict[str, Any]:
-    return {key: value for key, value in leaves.items() if not f"{key}.".startswith(f"{section}.")}
-
-
-def _content(groups: Mapping[str, str | None], leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of the file; Hydra wants what overrides at the end."""
-    ordered = sorted(groups, key=lambda key: key.startswith("override"))
-    content: dict[str, Any] = {"defaults": [{key: groups[key]} for key in ordered] + ["_self_"]}
-    for key, value in leaves.items():
-        *parts, last = key.split(".")
-        section = content
-        for part in parts:
-            section = section.setdefault(part, {})
-        section[last] = value
-    return content
+        OmegaConf.update(content, key, value, merge=False, force_add=True)
+    return OmegaConf.to_container(content)
 
 
 def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:

@@ -11,32 +11,29 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from bertline.cli.composition import composing, run_composed
+from bertline.cli.composition import composing
 from bertline.config import sections_in
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.progress import say
 
 
-def doctor(arguments: list[str]) -> None:
+@composing()
+def doctor(composed: dict[str, Any]) -> None:
     """Check a machine before the first run on it; the first command on a new cluster.
 
         bertline doctor                                        this machine and the present configuration
         bertline doctor model=base runtime.num_devices=8       as a run with these choices would use it
-        bertline doctor --json                                 for programs
         srun --nodes=2 --ntasks-per-node=8 bertline doctor     every task checks, the first one prints
 
     A line is ok, or RED with the sentence that fixes it. The exit status is 0 if nothing is red, else 1. What is
     written for a trial is deleted.
     """
 
-    def examined(composed: dict[str, Any]) -> None:
-        from bertline.doctor import examine
+    from bertline.doctor import examine
 
-        status = examine(sections_in(composed), as_json="--json" in arguments)
-        sys.stdout.flush()
-        os._exit(status)  # whatever hangs in its threads
-
-    run_composed(examined, [argument for argument in arguments if argument != "--json"])
+    status = examine(sections_in(composed))
+    sys.stdout.flush()
+    os._exit(status)  # whatever hangs in its threads
 
 
 @composing("promote")

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from bertline.cli.choices import choices_at_stake, described, header, lasting_choices, saved_choices, without_choices
+from bertline.cli.choices import choices_at_stake, described, header, lasting_choices
 from bertline.cli.composition import explaining, loaded, plain_content
 from bertline.cli.inputs import check_start
 from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, refuse_unused, with_saved_choices
@@ -21,7 +21,6 @@ from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.mappings import ABSENT, differences, value_at
 from bertline.foundation.progress import say
-from bertline.run.folder import locked_folders
 from bertline.run.identity import WATCHED, data_of, require_data, require_watchable
 from bertline.run.inputs import PARAMS
 from bertline.run.stage import watched_of
@@ -42,28 +41,25 @@ def configure(arguments: list[str]) -> None:
     bertline configure                             compose and write params.yaml, as `dvc repro` does
     bertline configure model=small                 check and show what would change; write nothing
     bertline configure model=small --save          a lasting choice, kept in conf/local/default.yaml
-    bertline configure --unset optimizer.lr        take a lasting choice back (several: --unset KEY KEY)
     bertline configure --keep | --drop             keep, or drop, what an experiment set
+
+    A lasting choice is taken back in that file.
     """
     try:
         _configure(arguments)
     except ConfigError as error:
-        if "--unset" in arguments:
-            raise
         raise ConfigError(with_saved_choices(str(error))) from error
 
 
 def _configure(arguments: list[str]) -> None:
     flags = {argument for argument in arguments if argument.startswith("--")}
     overrides = quoted_where_needed([argument for argument in arguments if argument not in flags])
-    if unknown := flags - {"--save", "--unset", "--keep", "--drop"}:
-        raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --unset, --keep, --drop")
+    if unknown := flags - {"--save", "--keep", "--drop"}:
+        raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --keep, --drop")
     if len(flags) > 1 or (overrides and flags & {"--keep", "--drop"}):
         raise ConfigError(f"{' '.join(arguments)} asks for several things at once; --keep and --drop stand alone")
     if "--keep" in flags:
         keep({key: present for key, (present, _) in _at_stake(composed([])).items()})
-    elif "--unset" in flags:
-        unset(overrides)
     elif "--save" in flags:
         save(*parsed(overrides))
     elif overrides:
@@ -94,7 +90,7 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
     refuse_secrets_of_dvc()
     config = checked(mapping)
     # Any of them, since another `sweep=` changes more than what it is chosen for.
-    refuse_unused(mapping, set_by_experiment or saved_choices(saved()), each=False)
+    refuse_unused(mapping, set_by_experiment or {}, each=False)
     if "DVC_STAGE" in os.environ and sorted(listed := [*_present()["tasks"]]) != sorted(config.tasks):
         raise ConfigError(  # DVC has read dvc.yaml by now
             f"{PARAMS} has the tasks {listed}, of which DVC makes stages, but the configuration has {[*config.tasks]}. "
@@ -110,62 +106,29 @@ def write_params(mapping: dict[str, Any], set_by_experiment: Mapping[str, Any] |
     write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
     watched = {stage.full_name(task): watched_of(stage, task, config) for stage, task in stages_of(config)}
     write_json(WATCHED, watched)
-    for running in locked_folders(Path(config.runtime.runs_folder)):
-        say(
-            f"stage {running.parent.name} is running with the configuration it started with ({running}/config.yaml). "
-            "If anything it depends on has changed, DVC will not record its result: it is kept there, and the next "
-            "`dvc repro` runs the stage with the new configuration."
-        )
     for key, value in set_by_experiment.items():
         say(f"set by this experiment: {key}={value}")
 
 
 def keep(chosen: Mapping[str, Any]) -> None:
-    """Write what an experiment chose as lasting choices; a task that it left out is a choice of its group."""
-    left_out = [key for key, value in chosen.items() if value == ABSENT]
-    if unnamed := [key for key in left_out if not re.fullmatch(r"tasks\.[^.]+", key)]:
+    """Write what an experiment chose as lasting choices."""
+    if left_out := [key for key, value in chosen.items() if value == ABSENT]:
         raise ConfigError(
-            f"{', '.join(unnamed)}: to leave a key out is no lasting choice. Drop what the experiment set "
+            f"{', '.join(left_out)}: to leave a key out is no lasting choice. Drop what the experiment set "
             "(--drop), then give what it was given with -S: bertline configure KEY=VALUE --save"
         )
-    values = {key: value for key, value in chosen.items() if key not in left_out}
-    save({f"task@{key}": None for key in left_out}, values)
+    save({}, dict(chosen))
 
 
 def save(groups: dict[str, str | None], values: dict[str, Any]) -> None:
     """Write lasting choices and the params.yaml that results; if it is not valid, nothing changes."""
-    before, after = saved(), lasting_choices(saved(), groups, values)
-    replace_saved(after, just_saved={*values})
-    if dropped := [key for key in saved_choices(before) if key not in saved_choices(after)]:
-        say(f"no longer saved, since it belonged to what {', '.join(groups)} was before: {', '.join(dropped)}")
-    say(f"saved in {LOCAL}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
-
-
-def unset(keys: Sequence[str]) -> None:
-    """Take lasting choices back and write the params.yaml that results; if it is not valid, nothing changes."""
-    if not keys or any("=" in key for key in keys):
-        named = [key.partition("=")[0] for key in keys] or list(saved_choices(saved()))
-        raise ConfigError(
-            "--unset needs saved keys, without values"
-            + (f": bertline configure --unset {' '.join(named)}" if named else ", and nothing is saved.")
-        )
-    replace_saved(without_choices(saved(), keys), just_saved={*keys})
-    say(f"no longer saved in {LOCAL}: {', '.join(keys)}")
-
-
-def saved() -> Any:
-    """Return the content of conf/local/default.yaml; empty if nothing is saved."""
-    return OmegaConf.to_container(loaded(LOCAL)) if LOCAL.exists() else {}
-
-
-def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
-    """Write conf/local/default.yaml and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
-    content = OmegaConf.to_yaml(OmegaConf.create(choices))
+    saved: Any = {} if before is None else OmegaConf.to_container(loaded(LOCAL))
+    content = OmegaConf.to_yaml(OmegaConf.create(lasting_choices(saved, groups, values)))
     write_atomically(LOCAL, f"# @package _global_\n# Lasting choices (bertline configure ... --save)\n{content}")
     try:
         mapping = composed([])
-        refuse_to_undo(mapping, just_saved=just_saved)
+        refuse_to_undo(mapping, just_saved={*values})
         write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
         if before is None:
@@ -173,6 +136,7 @@ def replace_saved(choices: dict[str, Any], *, just_saved: set[str]) -> None:
         else:
             write_atomically(LOCAL, before)
         raise
+    say(f"saved in {LOCAL}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
 
 
 def show(overrides: list[str]) -> None:

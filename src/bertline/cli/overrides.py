@@ -15,8 +15,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from bertline.cli.choices import saved_choices
-from bertline.cli.project import conf_folder, of_caller
+from bertline.cli.project import conf_folder
 from bertline.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
 from bertline.foundation.errors import ConfigError
 
@@ -79,19 +78,11 @@ def _quoted(argument: str) -> str:
     override = _parsed(argument)
     if key in _TEXTS:
         as_text = value != "null" and value[0] not in "'\""
-    elif override is None:
-        # What begins as a list, a mapping or a quoted text is one with an error in it, unless there is such a path.
-        as_text = value[0] not in "[{'\"" or _is_path(value)
-    elif override.is_sweep_override():
-        as_text = "/" in value or _is_path(value)
     else:
-        as_text = isinstance(override.value(), list | dict | str) and str(override.value()) != value and _is_path(value)
-    if not as_text:
-        return argument
-    if value.startswith("~/"):
-        value = str(Path(value).expanduser())
-    quoted = f"{key}={QuotedString(value, Quote.single).with_quotes()}"
-    return argument if _parsed(quoted) is None else quoted
+        # What begins as a list, a mapping or a quoted text is one with an error in it.
+        is_sweep = override is not None and override.is_sweep_override() and "/" in value
+        as_text = is_sweep or (override is None and value[0] not in "[{'\"")
+    return f"{key}={QuotedString(value, Quote.single).with_quotes()}" if as_text else argument
 
 
 def _parsed(argument: str) -> Override | None:
@@ -101,31 +92,11 @@ def _parsed(argument: str) -> Override | None:
         return None
 
 
-def _is_path(value: str) -> bool:
-    try:
-        return of_caller(value).exists()
-    except (OSError, RuntimeError, ValueError):  # too long; an unknown home; a NUL
-        return False
-
-
 def with_saved_choices(message: str) -> str:
-    """Return a message with the saved choices that it is about, unless it has them, and the command to unset them."""
+    """Return a message with the file of lasting choices, if there is one: what is wrong may stand there."""
     if not LOCAL.exists() or str(LOCAL) in message:
         return message
-    content: Any = OmegaConf.to_container(OmegaConf.load(LOCAL))
-    # Another option of a group may not have the section that was saved for the one before.
-    unknown = [f"{name}." for name in re.findall(r"([\w.]+) is not a known key", message)]
-    # A group has a short name (model), which may also be a folder of a path in the message, or a part of its name.
-    named = [
-        key
-        for key in saved_choices(content)
-        if re.search(rf"(?<![\w./-]){re.escape(key)}(?![\w.-]*\w)", message)
-        or any(f"{key.rpartition('@')[2]}.".startswith(section) for section in unknown)
-    ]
-    if not named:
-        return message
-    unset = f"bertline configure --unset {' '.join(named)}"
-    return f"{message}\n{', '.join(named)}: saved in {LOCAL}. If no longer wanted: {unset}"
+    return f"{message}\nLasting choices are in {LOCAL}: edit or delete it to take them back."
 
 
 _MOST = 3
@@ -203,20 +174,18 @@ def _rank(key: str) -> tuple[bool, bool]:
 def explain_failed_composition(
     error: Exception, overrides: Sequence[str], config: str, ignored: Collection[str] = ()
 ) -> str | None:
-    """Return what a failed composition (ValueError: for a key inside a list) says about a key that does not exist; None
-    if it failed for another reason."""
+    """Return what a failed composition says about a choice or a key that does not exist; None if it failed for another
+    reason."""
     if isinstance(error, OverrideParseException):
-        return _how_to_quote(error)
+        problem = f"{error.override} cannot be read: {error.message.splitlines()[0]}"
+        return f"{problem}. A value with such characters needs quotes inside those of the shell: \"KEY='VALUE'\""
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
-        meant = difflib.get_close_matches(name, error.options, n=1)
-        did_you = f" Did you mean {meant[0]}?" if meant else ""
-        return f"{group} has no {name}.{did_you} It has {', '.join(error.options)}."
-    refused = re.match(r"Could not override '([^']+)'", str(error))
-    if refused is None and not isinstance(error, ValueError) and "Error merging override" not in str(error):
-        return None
+        return f"{group} has no {name}.{_did_you_mean(difflib.get_close_matches(name, error.options, n=1))} It has " + (
+            f"{', '.join(error.options)}."
+        )
+    keys = {one: one.partition("=")[0] for one in overrides if not one.startswith("-")}
     # Without the groups that were given, keys of the chosen members would be missing.
-    keys = {one: one.partition("=")[0] for one in overrides}
     groups = [one for one, key in keys.items() if "@" in key or (conf_folder() / key).is_dir()]
     GlobalHydra.instance().clear()
     try:
@@ -225,26 +194,9 @@ def explain_failed_composition(
     except (HydraException, OmegaConfBaseException):
         return None  # it is a group that was mistyped
     known = [key for key in keys_of(composed) if key.partition(".")[0] not in ignored]
-    plain = [key for one, key in keys.items() if one not in groups and one[0] not in "+~"]
-    unknown = refused[1] if refused else next((key for key in plain if key not in known), None)
-    if unknown is None or unknown in known:
-        return None
-    return f"{unknown} is no key of the configuration.{suggestion(unknown, known)}"
-
-
-def _how_to_quote(error: OverrideParseException) -> str:
-    """Return what to write instead of an override whose value has characters that mean something to Hydra."""
-    key, equals, value = error.override.partition("=")
-    if (dotted := re.sub(r"\[(\d+)\]", r".\1", key)) != key:
-        return f"{key} cannot be read: the number of a list's entry follows a dot: {dotted}{equals}{value}"
-    quoted = value.strip("'\"").replace("'", "\\'")
-    problem = f"{error.override} cannot be read: {error.message.splitlines()[0]}."
-    if not equals:
-        return f"{problem} An override is KEY=VALUE."
-    return (
-        f"{problem} A value with brackets, braces, parentheses, commas, colons or backslashes needs quotes inside "
-        f"those of the shell: \"{key}='{quoted}'\""
-    )
+    unknown = (key for one, key in keys.items() if one not in groups and one[0] not in "+~" and key not in known)
+    key = next(unknown, None)
+    return None if key is None else f"{key} is no key of the configuration.{suggestion(key, known)}"
 
 
 def suggestion(key: str, known: Sequence[str]) -> str:
@@ -262,12 +214,13 @@ def suggestion(key: str, known: Sequence[str]) -> str:
         or [one for one in known if one.rpartition(".")[2] == name]
         or difflib.get_close_matches(key, known, cutoff=_CLOSE)
     )
-    if meant:
-        shown = meant[:_MOST]
-        return f" Did you mean {' or '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}?"
-    if siblings:
+    if not meant and siblings:
         return f" Keys of {section}: {', '.join(siblings)}."
-    return f" Its sections: {', '.join(one for one in known if '.' not in one)}."
+    return _did_you_mean(meant[:_MOST])
+
+
+def _did_you_mean(meant: Sequence[str]) -> str:
+    return f" Did you mean {' or '.join(meant)}?" if meant else ""
 
 
 def keys_of(section: Mapping[str, Any], above: str = "") -> Iterator[str]:

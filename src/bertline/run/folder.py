@@ -112,11 +112,6 @@ def is_locked(folder: Path) -> bool:
         return lock_file(handle, shared=True) is False
 
 
-def locked_folders(runs: Path) -> list[Path]:
-    """Return the run folders in which a process works."""
-    return sorted(path.parent for path in runs.glob(f"*/*/{_LOCK}") if is_locked(path.parent))
-
-
 @contextmanager
 def with_status(folder: Path, config: PipelineConfig, *, num_nodes: int = 1) -> Iterator[dict[str, float]]:
     """Write to the status of `folder`, whose lock is held, how the block ends, and the figures that it adds."""

