@@ -36,12 +36,12 @@ class Merger:
         self._word_counts = word_counts
         self._subwords = {word: [word[0], *(CONTINUATION + letter for letter in word[1:])] for word in word_counts}
         self._pair_counts: Counter[_Pair] = Counter()
-        # A word stays listed when a merge next to it took the pair away.
-        self._words: defaultdict[_Pair, set[str]] = defaultdict(set)
+        # A word stays listed when a merge took its pair away.
+        self._words: defaultdict[_Pair, list[str]] = defaultdict(list)
         for word, subwords in self._subwords.items():
             for pair in pairwise(subwords):
                 self._pair_counts[pair] += word_counts[word]
-                self._words[pair].add(word)
+                self._words[pair].append(word)
         # Counts in the queue can be too high, never too low: a pair is pushed again when its count increases.
         self._queue = [(-count, pair) for pair, count in self._pair_counts.items()]
         heapq.heapify(self._queue)
@@ -59,24 +59,23 @@ class Merger:
 
     def merge(self, pair: _Pair) -> str:
         """Merge all occurrences of the pair, from left to right in each word, and return the new subword."""
-        token = pair[0] + pair[1].removeprefix(CONTINUATION)
+        left, right = pair
+        token = left + right.removeprefix(CONTINUATION)
         increased: set[_Pair] = set()
         for word in self._words.pop(pair):
-            count, before = self._word_counts[word], self._subwords[word]
-            after: list[str] = []
-            for subword in before:
-                if after and (after[-1], subword) == pair:
-                    after[-1] = token
-                else:
-                    after.append(subword)
-            for old in pairwise(before):
-                self._pair_counts[old] -= count
-            for new in pairwise(after):
-                self._pair_counts[new] += count
-                if token in new:
-                    self._words[new].add(word)
-                    increased.add(new)
-            self._subwords[word] = after
+            count, subwords = self._word_counts[word], self._subwords[word]
+            place = 0
+            while place < len(subwords) - 1:
+                if subwords[place] == left and subwords[place + 1] == right:
+                    begin = max(place - 1, 0)
+                    for old in pairwise(subwords[begin : place + 3]):
+                        self._pair_counts[old] -= count
+                    subwords[place : place + 2] = [token]
+                    for new in pairwise(subwords[begin : place + 2]):
+                        self._pair_counts[new] += count
+                        self._words[new].append(word)
+                        increased.add(new)
+                place += 1
         for new in increased:
             heapq.heappush(self._queue, (-self._pair_counts[new], new))
         return token
