@@ -1,22 +1,18 @@
-"""Two small pipelines with their pages: the report, the MLflow UI with `make ui`, the documentation, in Chromium.
+"""A small pipeline with its pages: the report, the MLflow UI with `make ui`, the documentation, in Chromium.
 
 Skipped, with the reason, where Playwright or Chromium is missing: `make test-browser` installs the first, Debian's
-package `chromium` is the second. While the pipelines run, the tests that do not need them go first.
-
-`BERTLINE_BROWSER_PIPELINES=FOLDER` keeps the pipelines there and uses them again, for those who change these tests.
+package `chromium` is the second.
 """
 
 from __future__ import annotations
 
 import functools
 import http.server
-import os
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,27 +28,17 @@ CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 Open = Callable[..., Visit]
-TASK = "docs_library"
-# One of the task's two trials diverges.
-DIVERGING = [f"tasks.{TASK}.space.learning_rate.values=[1.5e-3, 1e30]", f"tasks.{TASK}.num_trials=2"]
 
 # MLflow 3.17's own: its server without users has no current user, and a table that resizes itself tells the console so.
 NOT_OURS = (r"^404 http://127\.0\.0\.1:\d+/ajax-api/2\.0/mlflow/users/current$", r"^(null )?ResizeObserver loop")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that need the pipelines last."""
-    items.sort(key=lambda item: "pipelines" in getattr(item, "fixturenames", ()))
-
-
 @pytest.fixture(scope="session")
-def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+def browser() -> Iterator[Any]:
     """Chromium, without a window."""
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: make test-browser")
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed: apt-get install chromium")
-    if any("pipelines" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        request.getfixturevalue("being_made")
     with api.sync_playwright() as started:
         # Containers often forbid the namespaces that its sandbox needs, and have little shared memory.
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
@@ -85,42 +71,17 @@ def review(visit: Open) -> Open:
 
 
 @pytest.fixture(scope="session")
-def being_made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Path]]:
-    """The clone of `pipelines`, as soon as it is finished."""
-    kept = os.environ.get("BERTLINE_BROWSER_PIPELINES")
-    folder = Path(kept) if kept else tmp_path_factory.mktemp("browser") / "bertline"
-    with ThreadPoolExecutor(1) as apart:
-        yield apart.submit(lambda: folder if folder.exists() else _two_pipelines(folder))
+def finished(browser: Any, smoke_pipeline: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the finished pipeline for all tests of pages."""
+    return shutil.copytree(smoke_pipeline, tmp_path_factory.mktemp("browser") / "pipeline", symlinks=True)
 
 
 @pytest.fixture(scope="session")
-def pipelines(browser: Any, being_made: Future[Path]) -> Path:
-    """A clone in which one pipeline has run whole, with a trial that failed, and a second one up to its pretraining."""
-    return being_made.result()
-
-
-def _two_pipelines(folder: Path) -> Path:
-    smoke.clone(folder)
-    smoke.run([sys.executable, "-m", "bertline", "configure", "experiment=smoke", *DIVERGING, "--save"], folder)
-    smoke.run(["dvc", "repro", "--quiet"], folder)
-    smoke.run([sys.executable, "-m", "bertline", "configure", "pretrain.seed=1", "--save"], folder)
-    smoke.run(["dvc", "repro", "--quiet", "pretrain"], folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def views(pipelines: Path) -> Iterator[dict[str, str]]:
+def views(finished: Path) -> Iterator[dict[str, str]]:
     """Addresses that `make ui` prints, by title; its server runs."""
-    with views_of(pipelines) as found:
-        yield found
-
-
-@contextmanager
-def views_of(clone: Path) -> Iterator[dict[str, str]]:
-    """Serve the store of a clone as `make ui` does, which prints these addresses."""
     command = [sys.executable, "-m", "bertline", "ui", f"port={free_port()}"]
     with subprocess.Popen(
-        command, cwd=clone, env=smoke.environment(clone), stdout=subprocess.PIPE, text=True
+        command, cwd=finished, env=smoke.environment(finished), stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
         found = {}
@@ -133,13 +94,6 @@ def views_of(clone: Path) -> Iterator[dict[str, str]]:
             yield found
         finally:
             server.terminate()
-
-
-@pytest.fixture
-def views_of_smoke(browser: Any, pipeline: Path) -> Iterator[dict[str, str]]:
-    """The same of the pipeline that other folders of tests share."""
-    with views_of(pipeline) as found:
-        yield found
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = tru
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_report_is_whole_at_every_width(visit, pipelines: Path, width: int, scheme: str) -> None:
-    opened = visit((pipelines / "artifacts/evaluate/report.html").as_uri(), width=width, scheme=scheme)
+def test_the_report_is_whole_at_every_width(visit, finished: Path, width: int, scheme: str) -> None:
+    opened = visit((finished / "artifacts/evaluate/report.html").as_uri(), width=width, scheme=scheme)
     opened.page.evaluate(UNFOLD)
     assert opened.cut() == []
     assert opened.tiny() == []
@@ -34,8 +34,8 @@ def test_the_report_is_whole_at_every_width(visit, pipelines: Path, width: int, 
         assert shows_something(chart), chart.get_attribute("aria-label")
 
 
-def test_every_chart_draws_data_and_not_only_axes(visit, pipelines: Path) -> None:
-    page = visit((pipelines / "artifacts/evaluate/report.html").as_uri()).page
+def test_every_chart_draws_data_and_not_only_axes(visit, finished: Path) -> None:
+    page = visit((finished / "artifacts/evaluate/report.html").as_uri()).page
     drawn = page.locator("figure svg").evaluate_all(
         """(charts) => charts.map((chart) => [chart.ariaLabel,
           [...chart.querySelectorAll("path, use")].filter((one) => /--c\\d/.test(one.getAttribute("style"))).length])"""
@@ -43,8 +43,8 @@ def test_every_chart_draws_data_and_not_only_axes(visit, pipelines: Path) -> Non
     assert [label for label, shapes in drawn if shapes == 0] == []
 
 
-def test_contents_lead_to_sections_and_nothing_leads_elsewhere(visit, pipelines: Path) -> None:
-    page = visit((pipelines / "artifacts/evaluate/report.html").as_uri()).page
+def test_contents_lead_to_sections_and_nothing_leads_elsewhere(visit, finished: Path) -> None:
+    page = visit((finished / "artifacts/evaluate/report.html").as_uri()).page
     for link in page.locator("nav a").all():
         link.click()
         title = page.locator(f"{link.get_attribute('href')} h2")

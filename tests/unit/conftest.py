@@ -24,8 +24,8 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 class _Here:
     """A pool whose work is done in this process; what would go to a process and back is pickled as it would be."""
 
-    def __init__(self, num_workers: int, mp_context: Any, *, initializer: Callable[..., None]):
-        pass
+    def __init__(self, num_workers: int, mp_context: Any, *, initializer: Callable[..., None], initargs: tuple[Any]):
+        initializer(*_sent(initargs))
 
     def submit(self, apply: Callable[[Any], Any], item: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -47,7 +47,6 @@ def _sent(value: Any) -> Any:
 def data_workers_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real processes are for the tests of `ordered_map` itself."""
     if request.node.path.name != "test_parallel.py":
-        parallel._pool.cache_clear()
         monkeypatch.setattr(parallel, "ProcessPoolExecutor", _Here)
 
 

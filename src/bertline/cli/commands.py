@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 from bertline.cli.composition import composing
 from bertline.config import sections_in
-from bertline.foundation.errors import ConfigError, MachineError
+from bertline.foundation.errors import MachineError
 from bertline.foundation.progress import say
 
 
@@ -34,27 +34,6 @@ def doctor(composed: dict[str, Any]) -> None:
     status = examine(sections_in(composed))
     sys.stdout.flush()
     os._exit(status)  # whatever hangs in its threads
-
-
-@composing("promote")
-def promote_version(composed: dict[str, Any]) -> None:
-    """Make a version of a task's model the champion by hand, with a reason that is stored with it.
-
-    bertline promote task_name=docs_library version=3 reason="better on rare labels, see the report of 3 May"
-    bertline promote task_name=encoder version=2 reason="the first one trained on the whole corpus"
-    """
-    config, task = sections_in(composed), composed["task_name"]
-    if task != "encoder" and task not in config.tasks:
-        raise ConfigError(f"task_name is {task!r}; expected encoder or one of {', '.join(config.tasks)}")
-    from bertline.tracking.registry import promote
-
-    name = config.export.model_name if task == "encoder" else f"{config.export.model_name}-{task}"
-    reason = "" if composed["reason"] is None else str(composed["reason"])
-    alias = config.export.champion_alias
-    before, after = promote(config.tracking, name, version=str(composed["version"]), alias=alias, reason=reason)
-    say(f"{name}, {alias}: was {before}")
-    say(f"{name}, {alias}: is {after}")
-    say(f"reason: {reason.strip()}")
 
 
 @composing()
@@ -80,7 +59,7 @@ def send(composed: dict[str, Any]) -> None:
 def ui(composed: dict[str, Any]) -> None:
     """Print the addresses of prepared views, and serve MLflow on this machine's loopback address until Ctrl-C.
 
-        bertline ui                    the report, pretraining curves, best models, failed trials
+        bertline ui                    all runs, the newest report, the best models, trials
         bertline ui port=5001
 
     If tracking.uri is a server, its addresses are printed. The exit status is that of `mlflow ui`.

@@ -47,7 +47,6 @@ COMMANDS = {
     "doctor": Command("commands:doctor", "check this machine before the first run", "config"),
     "glue": Command("glue:glue", "fine-tune an encoder on the sets of GLUE", "glue"),
     "ui": Command("commands:ui", "open MLflow on prepared views of your runs", "ui"),
-    "promote": Command("commands:promote_version", "make a version of a model the champion by hand", "promote"),
     "send": Command("commands:send", "send records that the tracking server did not take", "config"),
 }
 HELP = """usage: bertline COMMAND [KEY=VALUE ...]

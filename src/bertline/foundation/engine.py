@@ -4,17 +4,14 @@ many machines.
     counts = engine.map(partial(clean_shard, config), shards, work / "clean")
 
 Each shard gets a folder below `out`, in which the task writes its files. The folder has a manifest
-with their digests when it is complete, so that a killed run resumes with the missing shards. The
-engine decides where the work is done, never what comes out.
+when it is complete, so that a killed run resumes with the missing shards. The engine decides where
+the work is done, never what comes out.
 """
 
 import hashlib
-import json
 import logging
 import os
 import shutil
-import socket
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from bertline.foundation.errors import MachineError
-from bertline.foundation.files import sha256_of_file, write_json, writing
+from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress
 
@@ -123,10 +120,7 @@ def _connected() -> Any:
         ) from error
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS", "auto")
-        host, _, port = address.rpartition(":")
         try:
-            if port.isdecimal():  # Ray itself waits a minute and a half for an address that does not answer
-                socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), timeout=5).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError) as error:
             raise MachineError(
@@ -148,47 +142,14 @@ def _numbered(shards: Iterable[Shard], out: Path) -> Iterator[tuple[int, Shard]]
 
 
 def _whole_or_done(task: Task[Shard], out: Path, numbered: tuple[int, Shard]) -> Counts:
-    """Return the counts of a shard, of its manifest if its folder is whole, else after doing the
+    """Return the counts of a shard: of its manifest if it was done before, else after doing the
     work."""
     index, shard = numbered
     folder = shard_folder(out, index)
+    manifest = folder / _MANIFEST
     identity = hashlib.sha256(repr(shard).encode()).hexdigest()
-    counts = _counts_of(folder, identity)
-    if counts is not None:
-        return counts
-    with writing(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=out))
-    try:
-        made = task(shard, new)
-        with writing(folder):
-            files = {path.relative_to(new).as_posix(): sha256_of_file(path) for path in _files(new)}
-            write_json(new / _MANIFEST, {"shard": identity, "files": files, "counts": made})
-            new.rename(folder)
-    except MachineError:
-        # A machine that Ray gave up for lost may have been slow only, and have finished the same
-        # work.
-        if (counts := _counts_of(folder, identity)) is None:
-            raise
-        return counts
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    # Through JSON in any case: so are the counts of work that was done before.
-    return dict(json.loads(json.dumps(made)))
-
-
-def _counts_of(folder: Path, identity: str) -> Counts | None:
-    """Return the counts of a shard's manifest; None if it is missing, torn, or of other files or
-    another shard."""
-    try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        digests = {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in _files(folder)}
-        del digests[_MANIFEST]
-        is_whole = manifest["shard"] == identity and manifest["files"] == digests
-        return dict(manifest["counts"]) if is_whole else None
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+    if not manifest.exists() or read_json(manifest)["shard"] != identity:
+        with folder_written_atomically(folder) as new:
+            counts = task(shard, new)
+            write_json(new / _MANIFEST, {"shard": identity, "counts": counts})
+    return dict(read_json(manifest)["counts"])

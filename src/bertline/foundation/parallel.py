@@ -10,9 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache, partial
-from multiprocessing.reduction import ForkingPickler
-from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,12 +81,9 @@ def ordered_map(
     if num_workers <= 1:
         yield from map(function, items)
         return
-    executor: Executor = ThreadPoolExecutor(num_workers) if in_threads else _pool(num_workers)
-    # What the function carries is unpickled once by each process, and again only for another
-    # function.
-    apply = function if in_threads else partial(_apply, bytes(ForkingPickler.dumps(function)))
+    executor: Executor = ThreadPoolExecutor(num_workers) if in_threads else _processes(function, num_workers)
+    apply = function if in_threads else _apply
     waiting: deque[Future[Result]] = deque()
-    is_whole = False
     try:
         for item in items:
             waiting.append(executor.submit(apply, item))
@@ -97,36 +91,34 @@ def ordered_map(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-        is_whole = True
     except BrokenProcessPool as error:
         raise MachineError(
             f"A worker process died while {num_workers} were at work, most likely for lack of memory. "
             "Use fewer (runtime.num_workers)."
         ) from error
     finally:
-        if in_threads or not is_whole:
-            _pool.cache_clear()
-            executor.shutdown(wait=True, cancel_futures=True)
+        executor.shutdown(wait=True, cancel_futures=True)
 
 
-@lru_cache(maxsize=1)
-def _pool(num_workers: int) -> ProcessPoolExecutor:
-    """Return processes for one map after another: each takes a second to start. They end with this
-    process."""
+def _processes(function: Callable[..., Any], num_workers: int) -> Executor:
+    """Return processes that apply a function, which each of them is sent once."""
     # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in
     # the child.
-    pool = ProcessPoolExecutor(num_workers, multiprocessing.get_context("spawn"), initializer=end_with_parent)
-    # In a process of multiprocessing, before it closes its queues (priority 10) and waits for its
-    # children forever.
-    Finalize(None, pool.shutdown, exitpriority=11)
-    return pool
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(num_workers, context, initializer=_start, initargs=(function,))
 
 
-_unpickled = lru_cache(maxsize=2)(ForkingPickler.loads)
+_FUNCTION: list[Callable[..., Any]] = []
+"""What this worker process applies."""
 
 
-def _apply(function: bytes, item: Any) -> Any:
-    return _unpickled(function)(item)
+def _start(function: Callable[..., Any]) -> None:
+    end_with_parent()
+    _FUNCTION[:] = [function]
+
+
+def _apply(item: Any) -> Any:
+    return _FUNCTION[0](item)
 
 
 def end_with_parent() -> None:

@@ -6,7 +6,6 @@ leaves only warnings, and no bars; `handlers.clear()` and `propagate = True` han
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import sys
@@ -19,12 +18,12 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from bertline.foundation.formats import duration, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
+    from rich.table import Table
 
 _Any = TypeVar("_Any")
 _LINE_EVERY_S = 10.0
-_SMALLEST_BAR, _LARGEST_BAR = 10, 40
+_BAR_WIDTH = 20
 # Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have it.
 _OF_NOTEBOOK = "JPY_PARENT_PID"
 
@@ -80,14 +79,13 @@ def _filtered(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
 
 
 def can_draw() -> bool:
-    """Return whether to draw bars: messages go to a terminal that can redraw a line, and rich is installed.
+    """Return whether to draw bars: messages go to a terminal that can redraw a line.
 
     The terminal that a notebook gives to a `!command` cannot: each redrawn line would stay in its output.
     """
     is_shown = _LOGGER.isEnabledFor(logging.INFO) and sys.stdout.isatty()
     redraws = os.environ.get("TERM") != "dumb" and _OF_NOTEBOOK not in os.environ
-    # A minimal image may lack rich.
-    return is_shown and redraws and importlib.util.find_spec("rich") is not None
+    return is_shown and redraws
 
 
 def progress(
@@ -183,24 +181,17 @@ class ShownLine:
             self._logged = time.monotonic()
             say(str(self._line()))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield what rich draws, for the width that the terminal has now."""
-        from rich.cells import cell_len
+    def __rich__(self) -> Table:
+        """Return what rich draws: the bar with its counts, and as many notes as the line has room for."""
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
         line = self._line()
-        head, tail = f"{line.what} " if line.what else "", f" {line.count}"
-        room = options.max_width - cell_len(head) - _SMALLEST_BAR
-        for text in filter(None, (line.left, *line.notes)):
-            if cell_len(tail) + 2 + cell_len(text) > room:
-                break
-            tail = f"{tail}, {text}"
-        if cell_len(tail) > room:  # no bar fits
-            text = ", ".join(filter(None, (line.count, line.left)))
-            yield Text(text, end="", no_wrap=True, overflow="ellipsis")
-            return
-        yield Text(head, end="", no_wrap=True)
-        width = min(room + _SMALLEST_BAR - cell_len(tail), _LARGEST_BAR)
-        yield ProgressBar(total=line.total, completed=line.done, width=width, pulse=line.total is None)
-        yield Text(tail, end="", no_wrap=True)
+        counts = ", ".join(filter(None, (line.count, line.left, *line.notes)))
+        bar = ProgressBar(total=line.total, completed=line.done, width=_BAR_WIDTH, pulse=line.total is None)
+        drawn = Table.grid(padding=(0, 1))
+        for no_wrap in (True, True, False):  # the last one gives way
+            drawn.add_column(no_wrap=no_wrap)
+        drawn.add_row(line.what, bar, Text(counts, no_wrap=True, overflow="ellipsis"))
+        return drawn

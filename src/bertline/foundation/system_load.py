@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+import psutil
+
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import lock_file
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
@@ -48,18 +50,17 @@ def load_sampled(folder: Path, every_s: float, *, node: str | None = None) -> It
     ends.
 
     The rows have the form of `metrics.jsonl`, and steps count on after those that the file has. If
-    another process of this machine samples to the same file, or psutil is not installed, the block
-    runs without. A sample that cannot be written ends the sampling, not the block.
+    another process of this machine samples to the same file, the block runs without. A sample that
+    cannot be written ends the sampling, not the block.
     """
     name = "system" if node is None else f"system.{node}"
     prefix = "system/" if node is None else f"system/{node}/"
-    sensors = _sensors()
     with (folder / f".{name}.sampling").open("w") as handle:
-        if lock_file(handle) is False or not sensors:
+        if lock_file(handle) is False:
             yield
             return
         ended = threading.Event()
-        sampling = (folder / f"{name}.jsonl", prefix, every_s, sensors, ended)
+        sampling = (folder / f"{name}.jsonl", prefix, every_s, ended)
         thread = threading.Thread(target=_sample, args=sampling, name="system load", daemon=True)
         thread.start()
         try:
@@ -72,8 +73,8 @@ def load_sampled(folder: Path, every_s: float, *, node: str | None = None) -> It
 Sensor = Callable[[], dict[str, float]]
 
 
-def _sample(path: Path, prefix: str, every_s: float, sensors: list[Sensor], ended: threading.Event) -> None:
-    log = MetricsLog(path)
+def _sample(path: Path, prefix: str, every_s: float, ended: threading.Event) -> None:
+    log, sensors = MetricsLog(path), _sensors()
     with suppress(BertlineError, OSError):
         last = max((row.step for row in read_metrics(path)), default=-1) if path.exists() else -1
         log.keep_up_to(last)  # without the torn line of a killed process
@@ -87,11 +88,7 @@ def _sample(path: Path, prefix: str, every_s: float, sensors: list[Sensor], ende
 
 
 def _sensors() -> list[Sensor]:
-    """Return functions that read the load, as far as packages and drivers are there."""
-    try:
-        import psutil
-    except ImportError:
-        return []
+    """Return functions that read the load, as far as drivers are there."""
     begun = psutil.net_io_counters()
 
     def machine() -> dict[str, float]:

@@ -4,7 +4,7 @@ Imports MLflow.
 A version is a folder of plain files. A new version of a task's model becomes champion if it beats
 the current one beyond noise, on the same dev rows. Test is read only once: choosing by test scores
 would turn it into a second dev set. If scores are not comparable, the champion stays, and users
-move the alias by hand (`promote`).
+move the alias by hand, in MLflow.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -23,12 +22,11 @@ from mlflow.entities import LoggedModelOutput, Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, sha256_of_path
 from bertline.foundation.formats import signed, with_spread
 from bertline.foundation.progress import say, warn
 from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
-from bertline.tracking.config import TrackingConfig, first_line, masked
+from bertline.tracking.config import TrackingConfig, first_line
 from bertline.tracking.mlmodel import FORMAT, Serving, write_mlmodel
 from bertline.tracking.sending import pipeline_run
 from bertline.tracking.store import Store, dataset_inputs, metric_key
@@ -51,7 +49,7 @@ _MAX_DESCRIPTION = 5000
 _SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
 REPORT = "report.html"
 _RUNS, _TRIALS = 10, 100
-"""Most pipelines or pretrainings, and most trials, on one page, the newest ones."""
+"""Most pipelines, and most trials, on one page, the newest ones."""
 # MLflow opens on pages for language-model traces unless the address or a switch, which each browser
 # keeps for itself, says otherwise: no tag of an experiment decides it (3.17).
 _WORKFLOW = {"workflowType": "machine_learning"}
@@ -143,7 +141,7 @@ def _register(store: Store, run_id: str, name: str, folder: Path, registration: 
     client.update_registered_model(name, description)
     client.set_registered_model_alias(name, registration.alias, version)
     if standing is not None:
-        wins, reason = _challenge(client, name, version, content, standing)
+        wins, reason = _challenge(client, name, version, standing)
         place = f"standings/{name}-{version}.json"
         client.log_dict(run_id, standing.to_json(), place)
         for tag, value in {**standing.tags(), _STANDING_TAG: f"{run_id}/{place}"}.items():
@@ -214,7 +212,7 @@ def _content_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> tuple[bool, str]:
+def _challenge(client: MlflowClient, name: str, version: str, standing: Standing) -> tuple[bool, str]:
     """Return whether a version becomes the champion, and the reason, phrased to follow the
     version's name."""
     champion = client.get_registered_model(name).aliases.get(standing.alias)
@@ -223,8 +221,6 @@ def _challenge(client: MlflowClient, name: str, version: str, content: str, stan
     if str(champion) == version:
         return True, "is the champion already"
     tags = client.get_model_version(name, str(champion)).tags
-    if tags.get(_CONTENT_TAG) == content:
-        return True, "holds the champion's weights in the present format and replaces it"
     known: dict[str, Any] = {}
     run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
     with tempfile.TemporaryDirectory() as folder:
@@ -262,9 +258,9 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> tuple[bool,
             }[found.verdict]
             return found.verdict == "better", f"{reason} ({difference}, 95 % interval {interval}; {shown})"
         problem = f"{difference}, and {NOISE_UNKNOWN}"
-    by_hand = 'bertline promote task_name=TASK version=N reason="WHY"'
     return False, (
-        f"does not take the title: {problem}. The alias {new.alias!r} stays where it is. To move it by hand: {by_hand}"
+        f"does not take the title: {problem}. The alias {new.alias!r} stays where it is. To move it by hand, set it on "
+        "the version's page in MLflow."
     )
 
 
@@ -281,51 +277,9 @@ def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | Non
     return None
 
 
-def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reason: str) -> tuple[str, str]:
-    """Point the alias at a version, and store the reason, the previous version and the time as tags
-    of the version.
-
-    Returns:
-        The version that had the alias, or `none`, and the one that has it now, with their scores,
-        for display.
-    """
-    if not reason.strip():
-        raise ConfigError('reason is empty; say why this version is taken, for whoever asks later: reason="..."')
-    if not config.enabled:
-        raise ConfigError("tracking.enabled is false, so there is no registry. Run with tracking.enabled=true.")
-    client = Store(config.uri, config.experiment_name).client
-    quoted = name.replace("'", "''")
-    try:
-        found = client.search_model_versions(f"name = '{quoted}'")
-    except MlflowException as error:
-        raise ConfigError(f"{name} cannot be looked up in {masked(config.uri)}: {first_line(error)}") from error
-    versions = {str(one.version): dict(one.tags) for one in found}
-    if not versions:
-        raise ConfigError(
-            f"{masked(config.uri)} has no registered model {name!r}. Run the stage export first, or check task_name "
-            "and export.model_name."
-        )
-    if version not in versions:
-        there = ", ".join(sorted(versions, key=int))
-        raise ConfigError(f"{name} has no version {version!r}; it has {there}. Nothing was changed.")
-    before = str(client.get_registered_model(name).aliases.get(alias, "none"))
-    tags = {"reason": reason.strip(), "before": before, "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"}
-    for tag, value in tags.items():
-        client.set_model_version_tag(name, version, f"bertline.promoted.{tag}", value)
-    client.set_registered_model_alias(name, alias, version)
-    return _with_scores(before, versions.get(before, {})), _with_scores(version, versions[version])
-
-
-def _with_scores(version: str, tags: Mapping[str, str]) -> str:
-    shown = {name: tags[name] if name == "metric" else f"{float(tags[name]):.4f}" for name in _SCORES if name in tags}
-    scores = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
-    return version if version == "none" else f"version {version} ({scores or 'no scores'})"
-
-
 def prepared_pages(config: TrackingConfig, server: str, *, prefix: str, champion: str) -> list[tuple[str, str]]:
-    """Return title and address of pages that show something: the newest report, pipelines compared,
-    pretraining curves, the best model of each task, its trials, those of them that failed, all
-    models.
+    """Return title and address of pages: all runs with the scores of pipelines, the newest report,
+    the best model of each task, its trials compared, all models.
 
     Args:
         prefix: What stands before the name of the task in that of its registered model:
@@ -349,17 +303,6 @@ def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]
     yield "all runs", f"experiments/{experiment}/runs?{_query({'viewStateShareKey': 'scores', **_WORKFLOW})}"
     if (reported := _reported(store, runs)) is not None:
         yield "newest report", f"experiments/{experiment}/runs/{reported}/artifacts/{REPORT}?{_query(_WORKFLOW)}"
-    # What has no score draws no line, and takes away those of the others: the page compares what
-    # all have.
-    pipelines = [run.info.run_id for run in runs if PIPELINE_KEY_TAG in run.data.tags and run.data.metrics][:_RUNS]
-    if len(pipelines) > 1:
-        yield "pipelines compared", f"compare-runs?{_runs(pipelines, experiment)}"
-    if pretrainings := [run for run in runs if run.data.tags.get(STAGE_TAG) == "pretrain"][:_RUNS]:
-        losses = sorted(key for key in pretrainings[0].data.metrics if key.startswith("val/") and key.endswith("_loss"))
-        if losses:
-            shown = {"metric": json.dumps(losses[0]), "plot_metric_keys": json.dumps(losses[:1]), "x_axis": "step"}
-            ids = [run.info.run_id for run in pretrainings]
-            yield "pretraining curves", f"metric?{_runs(ids, experiment)}&{_query(shown)}"
     for model in store.client.search_registered_models(f"name LIKE '{prefix}%'", order_by=["name ASC"]):
         if (version := model.aliases.get(champion)) is not None:
             title = f"best model of {model.name.removeprefix(prefix)}"
@@ -367,18 +310,10 @@ def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]
     staged = [(run.data.tags.get(STAGE_TAG, ""), run.info.run_id) for run in reversed(runs)]
     newest_sweeps = {name: sweep for name, sweep in staged if name.startswith("sweep@")}
     for name, sweep in sorted(newest_sweeps.items()):
-        trials = [run for run in runs if run.data.tags.get(PARENT_TAG) == sweep and TRIAL_TAG in run.data.tags]
-        scored = [run for run in trials if run.data.metrics]
-        encoder_trials = [run.info.run_id for run in scored if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
-        if len(encoder_trials) > 1:
-            yield f"trials of {name}", f"compare-runs?{_runs(encoder_trials[:_TRIALS], experiment)}"
-        if any(run.info.status == "FAILED" for run in trials):
-            failed = f"attributes.status = 'FAILED' AND tags.`{PARENT_TAG}` = '{sweep}'"
-            # In the order of their dates, which is the page's own, trials would be folded away
-            # below their sweep.
-            order = {"orderByKey": "tags.`mlflow.runName`", "orderByAsc": "true"}
-            shown = {"searchFilter": failed, **order, **_WORKFLOW}
-            yield f"failed trials of {name}", f"experiments/{experiment}/runs?{_query(shown)}"
+        trials = [run.info.run_id for run in runs if run.data.metrics and _is_trial_of(run, sweep)][:_TRIALS]
+        if len(trials) > 1:
+            shown = {"runs": json.dumps(trials), "experiments": json.dumps([experiment]), **_WORKFLOW}
+            yield f"trials of {name}", f"compare-runs?{_query(shown)}"
     # Not the registry's list, which drops the workflow from its address and then shows the
     # browser's, at first GenAI.
     yield "models", f"experiments/{experiment}/models?{_query(_WORKFLOW)}"
@@ -391,8 +326,9 @@ def _reported(store: Store, newest_first: list[Run]) -> str | None:
     return next((one for one in pipelines if REPORT in {file.path for file in store.client.list_artifacts(one)}), None)
 
 
-def _runs(ids: list[str], experiment: str) -> str:
-    return _query({"runs": json.dumps(ids), "experiments": json.dumps([experiment]), **_WORKFLOW})
+def _is_trial_of(run: Run, sweep: str) -> bool:
+    tags = run.data.tags
+    return tags.get(PARENT_TAG) == sweep and tags.get(TRIAL_TAG, "").startswith("encoder/trial/")
 
 
 def _query(values: dict[str, str]) -> str:

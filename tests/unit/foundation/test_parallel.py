@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -30,19 +29,6 @@ def test_a_worker_that_dies_is_an_error_that_names_the_remedy() -> None:
         list(ordered_map(os._exit, [3], num_workers=2))
 
 
-def process(_: int) -> int:
-    return os.getpid()
-
-
-def test_the_same_processes_do_one_map_after_another_until_one_is_broken_off() -> None:
-    first, second = (set(ordered_map(process, range(20), num_workers=2)) for _ in range(2))
-    assert first & second
-    broken_off = ordered_map(process, range(20), num_workers=2)
-    next(broken_off)
-    broken_off.close()
-    assert not first & set(ordered_map(process, range(20), num_workers=2))
-
-
 def leaves_ctrl_c_to_its_parent(_: int) -> bool:
     return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
@@ -55,14 +41,3 @@ def test_a_worker_prints_no_traceback_when_ctrl_c_reaches_the_whole_terminal() -
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def map_with_two_workers() -> None:
-    assert list(ordered_map(abs, [-1, -2], num_workers=2)) == [1, 2]
-
-
-def test_a_process_of_multiprocessing_ends_though_its_workers_are_kept() -> None:
-    process = multiprocessing.get_context("spawn").Process(target=map_with_two_workers)
-    process.start()
-    process.join(60)
-    assert process.exitcode == 0

@@ -58,11 +58,11 @@ def shown(width: int, **environment: str) -> str:
     return written
 
 
-@pytest.mark.parametrize("width", [60, 120])
+@pytest.mark.parametrize("width", [80, 140])
 def test_a_real_terminal_shows_bar_step_and_time_left(width: int) -> None:
     lines = re.split(r"[\r\n]+", shown(width))
     assert "a line of the log" in lines
     drawn = [line for line in lines if line.startswith("pretraining")][-1]
     assert re.match(r"pretraining [━╸╺]{10,} step 1,001 of 7,000, 7 min 20 s left", drawn)
     assert len(drawn) <= width
-    assert ("accuracy 0.333" in drawn) == (width == 120)
+    assert ("accuracy 0.333" in drawn) == (width == 140)

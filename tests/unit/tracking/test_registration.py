@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.verdicts import Measured
 from bertline.tracking import registry
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.registry import Registration, Standing, challenged, promote
+from bertline.tracking.registry import Registration, Standing, challenged
 from bertline.tracking.tracked_runs import write_tracked_runs
 from serving_inputs import serving
 from tracking_inputs import record
@@ -85,7 +84,7 @@ def test_on_other_data_the_title_stays_until_somebody_moves_it(
     assert aliases(config) == {"current": "2", "champion": "1"}
     said = capsys.readouterr().out
     assert "the task's data changed" in said
-    assert "bertline promote" in said
+    assert "To move it by hand" in said
     client = MlflowClient(config.uri)
     tags = client.get_model_version(model_name(config), "2").tags
     shown = {"data_hash": "d2", "metric": "accuracy", "dev_score": "0.99", "test_score": "0.98", "a": "b"}
@@ -137,45 +136,3 @@ def test_the_champion_keeps_the_title_unless_it_is_beaten(
     wins, reason = challenged(challenger, champion)
     assert not wins
     assert why in reason and "stays" in reason
-
-
-def test_a_version_is_promoted_by_hand_with_a_reason_that_is_stored(config: TrackingConfig, tmp_path: Path) -> None:
-    folder, name = tmp_path / "model", model_name(config)
-    register(config, folder, FIRST, content="a")
-    register(config, folder, standing(0.78), content="b")
-    before, after = promote(config, name, version="2", alias="champion", reason=" half the size ")
-    assert after.startswith("version 2 (") and "dev score 0.7800" in after
-    assert before.startswith("version 1 (") and "test score 0.7900" in before
-    assert aliases(config)["champion"] == "2"
-    tags = MlflowClient(config.uri).get_model_version(name, "2").tags
-    assert tags["bertline.promoted.reason"] == "half the size"
-    assert tags["bertline.promoted.before"] == "1"
-    # From then on it is the champion that newer versions are compared with.
-    register(config, folder, standing(0.79), content="c")
-    assert aliases(config)["champion"] == "3"
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"reason": "  "}, "reason is empty"),
-        ({"version": "9"}, "has no version '9'; it has 1"),
-        ({"name": "nobody's"}, "no registered model"),
-    ],
-    ids=["empty_reason", "unknown_version", "unknown_model"],
-)
-def test_a_promotion_that_makes_no_sense_changes_nothing(
-    config: TrackingConfig, tmp_path: Path, changes: dict[str, str], why: str
-) -> None:
-    register(config, tmp_path / "model", FIRST, content="a")
-    asked = {"name": model_name(config), "version": "1", "reason": "why not", **changes}
-    with pytest.raises(ConfigError, match=why):
-        promote(config, asked["name"], version=asked["version"], alias="champion", reason=asked["reason"])
-    tags = MlflowClient(config.uri).get_model_version(model_name(config), "1").tags
-    assert not [tag for tag in tags if "promoted" in tag]
-
-
-def test_a_registry_that_does_not_answer_is_one_line_with_its_address(config: TrackingConfig) -> None:
-    silent = dataclasses.replace(config, uri="http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match=r"model cannot be looked up in http://127.0.0.1:9: .*[^\n]\Z"):
-        promote(silent, "model", version="1", alias="champion", reason="it is better")
