@@ -43,7 +43,7 @@ def build_evaluation(
     pretraining = [] if facts.taken_from else pretraining_charts(facts)
     overlaps = task_overlaps(facts, pipeline, config, num_workers=num_workers)
     tasks = [TaskSection(facts=task, charts=task_charts(task), overlaps=overlaps[task.name]) for task in facts.tasks]
-    charts = [*pretraining, *(one for task in tasks for one in task.charts)]
+    charts = [*pretraining, *(one for task in tasks for of in task.charts.values() for one in of)]
     headline = report_figures(facts, overlaps)
     page = report_page(facts, tasks, pretraining)
     with folder_written_atomically(out) as folder:

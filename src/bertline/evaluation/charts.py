@@ -1,4 +1,4 @@
-"""What the figures of the report show: pretraining against its baselines, each task's scores."""
+"""What the figures of the report show: pretraining against its baselines, each task's scores and trials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
 from bertline.evaluation.figures import Chart, ScoreRow, Series, dot_chart, line_chart
-from bertline.evaluation.html import metric_name
+from bertline.evaluation.html import metric_name, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,10 @@ def pretraining_charts(facts: Facts) -> list[Captioned]:
     return charts
 
 
+TaskCharts = dict[str, list[Captioned]]
+"""The charts of a task by what they show: `scores` or `trials`."""
+
+
 _ARM_COLOURS = {
     "encoder": "c0", "combined": "c5", "without_teacher": "c9", "random_weights": "c1", "encoder_2": "c4",
 }  # fmt: skip
@@ -76,14 +80,26 @@ _SCORES = (
 )
 
 
-def task_charts(task: TaskFacts) -> list[Captioned]:
-    """Return the charts of a task's scores."""
+def task_charts(task: TaskFacts) -> TaskCharts:
+    """Return the charts of a task."""
     name, metric = task.name, metric_name(task.metric)
-    charts = [Captioned(f"{name}_scores", _scores(task), f"Test {metric}. {_SCORES}")]
+    scores = [Captioned(f"{name}_scores", _scores(task), f"Test {metric}. {_SCORES}")]
     if task.result.get("label_efficiency"):
         chart, caption = _label_efficiency(task), f"Test {metric} by number of labelled rows."
-        charts.append(Captioned(f"{name}_label_efficiency", chart, caption))
-    return charts
+        scores.append(Captioned(f"{name}_label_efficiency", chart, caption))
+    trials = [
+        Captioned(f"{name}_trials_{each}", _trials(task, each), f"Dev {metric} of every trial by {words(each)}.")
+        for each in varied(task)
+    ]
+    return {"scores": scores, "trials": trials}
+
+
+def varied(task: TaskFacts) -> list[str]:
+    """Return the numeric hyperparameters with more than one value in the trials."""
+    trials = [trial for arm in task.arms().values() for trial in arm["trials"] if trial["dev"] is not None]
+    names = sorted({name for trial in trials for name in trial["params"]})
+    values = {name: {trial["params"].get(name) for trial in trials} for name in names}
+    return [name for name, found in values.items() if len(found) > 1 and {*map(type, found)} <= {int, float}]
 
 
 def _colours(task: TaskFacts) -> dict[str, str]:
@@ -115,3 +131,14 @@ def _label_efficiency(task: TaskFacts) -> Chart:
     return line_chart(
         series, x_name="labelled rows", y_name=f"test {metric_name(task.metric)}", level=level, log_x=True
     )
+
+
+def _trials(task: TaskFacts, parameter: str) -> Chart:
+    colours, titles, series = _colours(task), task.titles(), []
+    for name, arm in task.arms().items():
+        trials = [trial for trial in arm["trials"] if trial["dev"] is not None and parameter in trial["params"]]
+        points = [(float(trial["params"][parameter]), trial["dev"]) for trial in trials]
+        series.append(Series(titles[name], points, colours[name], style="dots"))
+    values = [x for one in series for x, _ in one.points]
+    log_x = min(values) > 0 and max(values) / min(values) >= 8
+    return line_chart(series, x_name=words(parameter), y_name=f"dev {metric_name(task.metric)}", log_x=log_x)

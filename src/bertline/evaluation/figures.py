@@ -67,7 +67,7 @@ class Series:
     points: Points
     colour: str
     spread: Sequence[float] | None = None
-    style: Literal["line", "marked"] = "line"
+    style: Literal["line", "marked", "dots"] = "line"
     """`marked`: a line with a dot at each point."""
 
 
@@ -159,6 +159,11 @@ def line_chart(
 
 def _draw(axes: Axes, curve: Series) -> None:
     colour = COLOURS[curve.colour]
+    if curve.style == "dots":
+        axes.plot(
+            *zip(*curve.points, strict=True), "o", color=colour, alpha=0.75, label=curve.name, markersize=8, mew=0
+        )
+        return
     every = max(1, len(curve.points) // _MOST_POINTS)
     thin = [*curve.points[:-1:every], curve.points[-1]]  # the last point is the result
     axes.plot(*zip(*thin, strict=True), color=colour, label=curve.name, linewidth=1.8)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertline.evaluation.charts import Captioned
+from bertline.evaluation.charts import TaskCharts
 from bertline.evaluation.facts import TaskFacts
 from bertline.evaluation.html import number_of, score, test_name, with_diverged, words
 from bertline.evaluation.overlap import Overlap
@@ -30,7 +30,7 @@ class TaskSection:
     """A task, as the template shows it."""
 
     facts: TaskFacts
-    charts: Sequence[Captioned]
+    charts: TaskCharts
     overlaps: Mapping[str, Overlap]
     """Overlap with the pretraining corpus, by test split."""
 

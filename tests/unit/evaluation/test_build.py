@@ -122,7 +122,7 @@ def test_every_section_is_there(built: Built) -> None:
         "What it read", "Dropped 4 documents (4 too short), 12,348 paragraphs", "The vocabulary", "The configuration",
     ):  # fmt: skip
         assert heading in words
-    drawn = {"scores", "label_efficiency"}
+    drawn = {"scores", "label_efficiency", "trials_learning_rate"}
     plots = {path.stem for path in (out / "plots").iterdir()}
     assert plots >= {"mlm_loss", "accuracy", *(f"library_{one}" for one in drawn)}
 

@@ -137,7 +137,7 @@ def test_the_winner_is_bold_and_the_strongest_opponent_named(
 ) -> None:
     tasks = [facts(name) for name in ("library", "match", "topics", "answers")]
     tasks[0].result["conclusion"]["encoder"] = found
-    html = report([TaskSection(task, [], {}) for task in tasks], "the checkpoint")
+    html = report([TaskSection(task, {"scores": [], "trials": []}, {}) for task in tasks], "the checkpoint")
     row = re.findall(r"<td[^>]*>(.*?)</td>", html.split("<tbody>")[1].split("</tr>")[0])
     assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])
     assert any("TF-IDF, logistic regression" in cell for cell in row)
