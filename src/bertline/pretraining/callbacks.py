@@ -40,7 +40,7 @@ class Rehearsal(pl.Callback):
     A phase of long sequences can need several times the memory of the one before it, and would fail after days. Where
     the runtime section leaves the micro-batch open, it is the whole share of a step, or else the largest of a half, a
     quarter, ... of it that fits into the memory of every rank; with dropout, a resumed run keeps what was found (see
-    `plan.frozen_layout`) if it can. Only on GPUs is lack of memory an error that a process survives.
+    `plan.frozen_layout`). Only on GPUs is lack of memory an error that a process survives.
     """
 
     dataset: StepDataset
@@ -57,8 +57,7 @@ class Rehearsal(pl.Callback):
             place, start, end = max(of_length, key=lambda one: one[0].global_batch_size)
             set_attention(module.model, self.dataset.layouts[length].attention.kind)
             layout = self._fitting_layout(module, place, range(start, end))
-            if module.frozen_layout is not None:
-                module.frozen_layout["lengths"][str(length)]["rows"] = layout.rows
+            module.frozen_layout["lengths"][str(length)]["rows"] = layout.rows
         set_attention(module.model, kind)
 
     def _fitting_layout(self, module: PretrainingModule, place: Place, steps: range) -> RowLayout:
@@ -69,8 +68,6 @@ class Rehearsal(pl.Callback):
         step = max(steps[:4], key=lambda step: _most_rows(self.dataset[step]["micro_batches"]))
         share = _most_rows(self.dataset[step]["micro_batches"])
         most = -(-int(sum_over_ranks([share], device)[0]) // ranks.world_size)  # equal on all ranks
-        frozen = module.frozen_layout
-        is_kept = frozen is not None and frozen["drawn_on"] is not None and module.finished_steps > 0
         while True:
             self.dataset.layouts = {**self.dataset.layouts, length: tried}
             micro_batches = self.dataset[step]["micro_batches"]
@@ -78,23 +75,16 @@ class Rehearsal(pl.Callback):
             fits, memory = _rehearse(module, micro_batches, is_open=layout.rows is None)
             if sum_over_ranks([fits], device)[0] == ranks.world_size:
                 break
-            if most == 1 or not (layout.rows is None or is_kept):
+            if most == 1 or layout.rows is not None:
                 raise MachineError(
                     f"pretrain.phases[{place.phase}]: a micro-batch of {rows} row(s) of {length} tokens does not fit "
                     f"in the memory of {device} ({memory} when it failed). Set runtime.micro_batch_size and "
-                    "runtime.micro_batch_tokens to null, and the largest micro-batch that fits is chosen; or take a "
-                    "smaller model or a shorter max_length, pretrain.precision=bf16, another optimizer, or a device "
-                    "with more memory."
+                    "runtime.micro_batch_tokens to null, and the largest micro-batch that fits is chosen (a resumed "
+                    "run keeps the one that it began with); or take a smaller model or a shorter max_length, "
+                    "pretrain.precision=bf16, another optimizer, or a device with more memory."
                 )
             most = -(-most // 2)
             tried = replace(layout, rows=most)
-        if ranks.is_first and is_kept and tried != layout:
-            warn(
-                f"this run began with micro-batches of {share} rows of {length} tokens, which do not fit in the memory "
-                f"of {device} now; from here on they have {rows}. Its dropout masks depend on that, so its weights "
-                "will not be those of a run that was never stopped. For these, free the memory and resume from the "
-                "checkpoint again."
-            )
         if ranks.is_first:
             say(
                 f"rehearsed a step of {place.global_batch_size:,} sequences of {length} tokens: {len(micro_batches)} "
@@ -212,14 +202,12 @@ class Throughput(pl.Callback):
 
 @dataclass
 class TimeLeft:
-    """Estimates the seconds left over all phases: a step of a later phase may cost many times a step of this one.
+    """Estimates the seconds left over all phases from their tokens: a later phase may take many times this one's.
 
     The pace is that of this start after its first step, which may compile, with its pauses.
     """
 
     plan: Plan
-    work: Mapping[int, float]
-    """Work per sequence of each length, in any unit."""
     _begun: tuple[int, float] | None = None
 
     def after(self, step: int, seconds: Seconds) -> float | None:
@@ -229,7 +217,7 @@ class TimeLeft:
         if step == first_step:
             return None if step < self.plan.num_steps else 0.0
         done, left = (
-            sum(count * self.work[length] for length, count in self.plan.sequences(*steps).items())
+            sum(count * length for length, count in self.plan.sequences(*steps).items())
             for steps in ((first_step, step), (step, self.plan.num_steps))
         )
         return (passed_s - begun_s) * left / done

@@ -44,8 +44,8 @@ class PretrainingModule(pl.LightningModule):
         self.interval = IntervalSums(machine.device, sum_names(job.objective))
         self.optimizer_state: dict[str, Any] | None = None
         """Optimizer state to resume from; None for a new optimizer."""
-        self.frozen_layout: dict[str, Any] | None = None
-        """What dropout masks depend on besides seed and step; see `pretraining.plan.frozen_layout`."""
+        self.frozen_layout: dict[str, Any] = {}
+        """What dropout masks depend on besides seed and step (`pretraining.plan.frozen_layout`); empty: a new run."""
         self.attention_kinds: dict[int, AttentionKind] = {}
         """Attention kernel for each length of rows; a compiled graph is specific to both, and used again."""
 

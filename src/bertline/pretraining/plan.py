@@ -211,23 +211,22 @@ def row_layouts(
 
 def frozen_layout(
     layouts: Mapping[int, RowLayout], *, model: ModelConfig, device: str, num_ranks: int
-) -> dict[str, Any] | None:
-    """Return, as plain data for the checkpoint, what dropout masks depend on besides seed and step; None: on nothing.
+) -> dict[str, Any]:
+    """Return, as plain data for the checkpoint, what dropout masks depend on besides seed and step.
 
     On a CPU, eager and plain attention have the masks of `modeling.dropout.TokenMasks`, which no layout changes:
-    `drawn_on` is None. Other devices, fused kernels and wrapped models draw masks in the order in which they compute.
+    `drawn_on` is None, as without dropout. Other devices, fused kernels and wrapped models draw masks in the order in
+    which they compute.
     """
     attention_drops = model.attention_probs_dropout_prob > 0
-    others_drop = any(value for key, value in model.own.items() if "dropout" in key)
-    if not (attention_drops or model.hidden_dropout_prob > 0 or others_drop):
-        return None
+    drops = attention_drops or model.hidden_dropout_prob or any(v for k, v in model.own.items() if "dropout" in k)
     is_fused = any(one.attention.kind not in ("eager", "plain") for one in layouts.values())
     is_drawn = device != "cpu" or (attention_drops and is_fused) or not FAMILIES[model.family].can("masks_by_token")
     lengths = {
         str(length): {"packed": one.packed, "rows": one.rows, "attention": one.attention.kind}
         for length, one in layouts.items()
     }
-    return {"drawn_on": _drawn_on(device, num_ranks) if is_drawn else None, "lengths": lengths}
+    return {"drawn_on": _drawn_on(device, num_ranks) if drops and is_drawn else None, "lengths": lengths}
 
 
 def _drawn_on(device: str, num_ranks: int) -> str:
@@ -235,27 +234,22 @@ def _drawn_on(device: str, num_ranks: int) -> str:
 
 
 def resumed_layout(
-    frozen: Mapping[str, Any] | None,
-    layouts: Mapping[int, RowLayout],
-    *,
-    model: ModelConfig,
-    device: str,
-    num_ranks: int,
-) -> tuple[dict[int, RowLayout], dict[str, Any] | None, str | None]:
+    frozen: Mapping[str, Any], layouts: Mapping[int, RowLayout], *, model: ModelConfig, device: str, num_ranks: int
+) -> tuple[dict[int, RowLayout], dict[str, Any], str | None]:
     """Return the layouts of a resumed run, those that it began with where its dropout masks depend on them.
 
     The second value is their `frozen_layout`, the third a warning: that the runtime section's layouts are not used, or
-    that the masks change all the same. `frozen` is that of the checkpoint; None for a new run.
+    that the masks change all the same. `frozen` is that of the checkpoint; empty for a new run.
     """
     resumed = dict(layouts)
-    if frozen is not None and frozen["drawn_on"] == _drawn_on(device, num_ranks):
+    if frozen.get("drawn_on") == _drawn_on(device, num_ranks):
         for length in layouts.keys() & map(int, frozen["lengths"]):
             began, attention = frozen["lengths"][str(length)], layouts[length].attention
             if model.attention_probs_dropout_prob > 0 and attention.kind != began["attention"]:
                 attention = AttentionChoice(began["attention"], "as the run began")
             resumed[length] = RowLayout(packed=began["packed"], rows=began["rows"], attention=attention)
     now, warning = frozen_layout(resumed, model=model, device=device, num_ranks=num_ranks), None
-    if frozen is not None and now is not None and frozen["drawn_on"] != now["drawn_on"]:
+    if frozen and frozen["drawn_on"] != now["drawn_on"]:
         was, is_now = (one["drawn_on"] or "a CPU with eager or plain attention" for one in (frozen, now))
         warning = f"the run began with the dropout masks of {was}; from here on they are those of {is_now}"
     elif any(replace(one, rows=one.rows or resumed[length].rows) != resumed[length] for length, one in layouts.items()):

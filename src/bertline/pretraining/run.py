@@ -15,7 +15,7 @@ from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.families import FAMILIES
-from bertline.pretraining.callbacks import Checkpointing, Probing, Rehearsal, Throughput, TimeLeft, flops_of
+from bertline.pretraining.callbacks import Checkpointing, Probing, Rehearsal, Throughput, TimeLeft
 from bertline.pretraining.checkpoint import TrainingState, find_checkpoint
 from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader
 from bertline.pretraining.health import HealthMonitor
@@ -114,12 +114,10 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> None
         shown=machine.ranks.is_first,
         score=(f"train/{job.objective.metrics[0].name}", "accuracy"),
     )
-    # Near enough for the time that is left: 15 % of the tokens are targets.
-    work = {length: length * flops_of(module.model, seq_len=length, target_fraction=0.15) for length in plan.lengths}
     monitor, checkpointing = HealthMonitor.of(job, plan), Checkpointing(state=state, request=StopRequest())
     callbacks = [
         Rehearsal(dataset),
-        Throughput(state=state, monitor=monitor, progress=progress, time_left=TimeLeft(plan, work)),
+        Throughput(state=state, monitor=monitor, progress=progress, time_left=TimeLeft(plan)),
         Probing(state=state),
         checkpointing,
         *extra_callbacks,

@@ -7,7 +7,7 @@ loading never runs code. While a thread writes it, training continues: a step wa
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +20,8 @@ from torch import Tensor
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, sha256_of_file, write_atomically
 from bertline.foundation.progress import warn
-from bertline.modeling.weight_files import is_finite
 
 _NAME = re.compile(r"step-(\d{8,})\.pt")
-_SKIPPED = "It is skipped; an earlier checkpoint is used, where there is one."
-_PLAIN = (str, int, float, bool, type(None))
 # All files that saving can leave: both files of a checkpoint, and half-written ones after a kill.
 _OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
 
@@ -59,13 +56,7 @@ class CheckpointFolder:
 
         Raises:
             MachineError: The disk is full or the folder cannot be written; all earlier checkpoints are untouched.
-            TypeError: The state holds a value that loading would refuse.
         """
-        # Values that `weights_only=True` would refuse to load are refused here: the run could not be resumed.
-        for where, value in _leaves(state, "state"):
-            # Exact types, not isinstance: numpy's float64 is a float, but loading it would run numpy's code.
-            if not (isinstance(value, Tensor) or type(value) in _PLAIN):
-                raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain data only")
         path = self._path(step)
         temporary = path.with_name(f".{path.name}.part")
         try:
@@ -94,7 +85,7 @@ class CheckpointFolder:
         return path
 
     def load_newest(self) -> SavedStep | None:
-        """Load the newest intact checkpoint, None if there is none; damaged and non-finite ones give a warning.
+        """Load the newest intact checkpoint, None if there is none; damaged ones give a warning.
 
         Raises:
             ArtifactError: All existing checkpoints are damaged (silently training from scratch would discard the run's
@@ -116,7 +107,7 @@ class CheckpointFolder:
         if not path.exists():
             return None
         if (problem := _problem_of(path)) is not None:
-            warn(f"{path}: {problem}. {_SKIPPED}")
+            warn(f"{path}: {problem}. It is skipped; an earlier checkpoint is used, where there is one.")
             return None
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
@@ -126,11 +117,6 @@ class CheckpointFolder:
                 "refused. bertline did not write it so: delete it, and its .sha256, to resume from the one before. "
                 f"({error})"
             ) from error
-        # Training from non-finite values could only give NaN, and its checkpoints would replace the good ones.
-        for where, value in (leaf for part in ("model", "optimizer") for leaf in _leaves(state.get(part), part)):
-            if isinstance(value, Tensor) and not is_finite(value):
-                warn(f"{path}: {where} has values that are not finite. {_SKIPPED}")
-                return None
         return SavedStep(step=step, state=state)
 
     def _path(self, step: int) -> Path:
@@ -143,19 +129,6 @@ class CheckpointFolder:
         for path in sorted(self.folder.iterdir()):
             if _OURS.fullmatch(path.name) and path.name not in names:
                 path.unlink(missing_ok=True)
-
-
-def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of everything in nested dicts, lists and tuples, keys included."""
-    if isinstance(value, dict):
-        for key, each in value.items():
-            yield from _leaves(key, f"a key of {where}")
-            yield from _leaves(each, f"{where}[{key!r}]")
-    elif isinstance(value, (list, tuple)):
-        for index, each in enumerate(value):
-            yield from _leaves(each, f"{where}[{index}]")
-    else:
-        yield where, value
 
 
 def _digest_path(path: Path) -> Path:

@@ -5,19 +5,18 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from bertline.foundation.checked import Checked, Fraction, NonNegativeInt, PositiveFloat, PositiveInt
+from bertline.foundation.checked import Checked, Fraction, NonNegativeInt, PositiveFloat, PositiveInt, at_least, at_most
 
 Precision = Literal["fp32", "bf16"]
 """Precision of a run, once `auto` is resolved."""
 # Minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, ...: sbatch(1), --time.
-_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
+_TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}")
 # Flags of sbatch by which a job is found again, followed and stopped in time.
 _OURS = ("--job-name", "--array", "--chdir", "--dependency", "--output", "--error", "--open-mode", "--signal",
          "--requeue", "--no-requeue")  # fmt: skip
 _OURS_SHORT = ("-J", "-a", "-D", "-d", "-o", "-e")
-_LONGEST_NOTICE_S = 65_535  # sbatch's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +149,7 @@ class SlurmLauncherConfig(Checked):
     """Any further flags of the srun that starts the ranks, such as `--container-image=bertline.sqsh`."""
     sweep_tasks: PositiveInt
     """Number of tasks of a sweep's job array, each on a node of its own; they share one study in PostgreSQL."""
-    stop_before_s: PositiveInt
+    stop_before_s: Annotated[int, at_least(1), at_most(65_535)]
     """Seconds before the time limit at which the job is asked to save, stop and be requeued."""
     max_requeues: NonNegativeInt
     """Number of consecutive requeues without progress after which the job fails."""
@@ -158,12 +157,6 @@ class SlurmLauncherConfig(Checked):
     def check(self) -> None:
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise ValueError(f"time must be a limit as sbatch takes it, such as '4:00:00', found {self.time!r}")
-        most = _LONGEST_NOTICE_S if self.time is None else min(_LONGEST_NOTICE_S, seconds_of(self.time) // 2)
-        if self.stop_before_s > most:
-            raise ValueError(
-                f"stop_before_s must be at most {most}, half of time ({self.time!r}), found {self.stop_before_s}: "
-                "Slurm asks up to a minute early, and a start must have time to train"
-            )
         for flag in self.flags:
             name = re.split(r"[=\s]", flag)[0]
             if name[:2] in _OURS_SHORT or (name.startswith("--") and any(own.startswith(name) for own in _OURS)):
@@ -173,21 +166,6 @@ class SlurmLauncherConfig(Checked):
         for name in ("flags", "srun_flags", "setup"):
             if any("\n" in line for line in getattr(self, name)):
                 raise ValueError(f"each line of {name} must be one line")
-
-
-def seconds_of(time: str) -> int:
-    """Return a time limit of sbatch in seconds.
-
-    >>> [seconds_of(time) for time in ("90", "90:30", "4:00:00", "1-12", "1-12:30")]
-    [5400, 5430, 14400, 129600, 131400]
-    """
-    found = _TIME.fullmatch(time)
-    assert found is not None
-    parts = [int(part) for part in found["rest"].split(":")]
-    if found["days"] is None and len(parts) < 3:  # minutes come first
-        parts.insert(0, 0)
-    hours, minutes, seconds = (*parts, 0, 0)[:3]
-    return ((int(found["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 LauncherConfig = LocalLauncherConfig | SlurmLauncherConfig

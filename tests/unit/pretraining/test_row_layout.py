@@ -116,13 +116,12 @@ def resumed(frozen, layouts, *, device="cuda", num_ranks=2, model=DROPOUT):
 def test_dropout_masks_depend_on_the_layout_on_a_gpu_and_in_fused_attention(attention):
     def drawn_on(device, **model):
         here = {"model": dataclasses.replace(DROPOUT, **model), "device": device, "num_ranks": 2}
-        found = frozen_layout(at_16(attention=attention), **here)
-        return None if found is None else found["drawn_on"]
+        return frozen_layout(at_16(attention=attention), **here)["drawn_on"]
 
     assert drawn_on("cuda") == drawn_on("cuda", attention_probs_dropout_prob=0.0) == "2 cuda devices"
     assert drawn_on("cpu") == (None if attention == "plain" else "2 cpu devices")
     assert drawn_on("cpu", attention_probs_dropout_prob=0.0) is None
-    assert frozen_layout(WHOLE, model=tiny.model_config(**NO_DROPOUT), device="cuda", num_ranks=2) is None
+    assert drawn_on("cuda", **NO_DROPOUT) is None
 
 
 def test_a_run_resumed_on_its_own_kind_of_machine_keeps_the_layout_that_a_rehearsal_found():
@@ -131,7 +130,7 @@ def test_a_run_resumed_on_its_own_kind_of_machine_keeps_the_layout_that_a_rehear
     _, warning = resumed(frozen, at_16(packed=True, rows=8))
     assert "micro-batches of the runtime section are not used" in warning
     assert "(4 packed rows of 16 tokens at once, sdpa)" in warning
-    assert resumed(None, WHOLE) == (WHOLE[16], None)
+    assert resumed({}, WHOLE) == (WHOLE[16], None)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +146,7 @@ def test_a_run_resumed_elsewhere_takes_the_layout_of_the_machine_and_says_that_m
 def test_a_wrapped_model_draws_its_masks_if_it_drops_anything():
     def drawn_on(**model):
         config = tiny.model_config(**NO_DROPOUT, family="modernbert", **model)
-        found = frozen_layout(at_16(attention="plain"), model=config, device="cpu", num_ranks=1)
-        return None if found is None else found["drawn_on"]
+        return frozen_layout(at_16(attention="plain"), model=config, device="cpu", num_ranks=1)["drawn_on"]
 
     assert drawn_on(own={"embedding_dropout": 0.1}) == "1 cpu device"
     assert drawn_on(own={"embedding_dropout": 0.0}) is None

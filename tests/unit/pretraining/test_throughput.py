@@ -71,12 +71,12 @@ def test_steps_that_are_skipped_are_computed_all_the_same(make_job, rate, monkey
     assert per_token[0] == pytest.approx(per_token[1])
 
 
-def test_a_dearer_phase_to_come_counts_by_its_work_and_the_first_step_and_earlier_pauses_do_not_count():
+def test_a_dearer_phase_to_come_counts_by_its_tokens_and_the_first_step_and_earlier_pauses_do_not_count():
     phases = [
         PhaseConfig(steps=600, max_length=128, global_batch_size=8),
-        PhaseConfig(steps=400, max_length=512, global_batch_size=4),
+        PhaseConfig(steps=400, max_length=512, global_batch_size=20),
     ]
-    left = TimeLeft(Plan(phases, num_steps=1000), {128: 1.0, 512: 20.0})  # ten times the work a step
+    left = TimeLeft(Plan(phases, num_steps=1000))  # ten times the tokens a step
     compiled_s, found = 60.0, {}
     for step in range(1, 1001):
         trained_s = compiled_s + 0.5 * min(step, 600) + 5.0 * max(0, step - 600)

@@ -150,30 +150,6 @@ def test_what_is_not_plain_data_is_refused_and_no_code_is_run_by_loading(tmp_pat
     assert "code ran" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("value", [Trap(), np.float64(1.0), np.int64(3), {1, 2}])
-def test_what_could_not_be_loaded_again_is_not_saved(tmp_path, value):
-    folder = CheckpointFolder(tmp_path, keep=1)
-    folder.save(1, state(1))
-    with pytest.raises(TypeError, match=r"state\['inner'\]\[1\] is a"):
-        folder.save(2, {"inner": [0, value]})
-    assert folder.load_newest().step == 1
-
-
-@pytest.mark.parametrize("part", ["model", "optimizer"])
-def test_a_checkpoint_with_values_that_are_not_finite_is_skipped_and_named(tmp_path, capsys, part):
-    checkpoints = CheckpointFolder(tmp_path, keep=3)
-    for step, value in ((1, 1.0), (2, float("nan"))):
-        values = {"model": torch.ones(3), "optimizer": torch.ones(3)}
-        values[part][1] = value
-        optimizer = {"state": {0: {"exp_avg": values["optimizer"]}}}
-        checkpoints.save(step, {"model": {"bert.weight": values["model"]}, "optimizer": optimizer})
-    newest = checkpoints.load_newest()
-    assert newest is not None and newest.step == 1
-    warning = capsys.readouterr().err
-    assert "step-00000002.pt" in warning
-    assert ("model['bert.weight']" if part == "model" else "exp_avg") in warning
-
-
 def test_a_copy_on_the_host_stays_as_it_is_while_training_continues():
     weight = torch.ones(2, 3)
     state = {"model": {"weight": weight.requires_grad_()}, "plain": ([weight.t(), 3], (None, "x"))}
