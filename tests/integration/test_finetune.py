@@ -165,6 +165,8 @@ def test_of_several_encoders_the_best_on_dev_is_exported_and_each_has_a_score(fi
     first, own = (str(finetuned.parent / name) for name in ("first", "own"))
     given = [f"data={tmp_path / 'rows.csv'}", "name=several", "max_length=24", "sweep.exported=best", *QUICK]
     command = [PYTHON, "-m", "bertline", "finetune", *given]
+    twice = run(finetuned, *command, f"start_from=[{own},{finetuned.parent}/first/../own]")
+    assert twice.returncode == 1 and "start_from: " in twice.stderr and "is named twice" in twice.stderr
     done = succeeded(run(finetuned, *command, f"start_from=[{first},{own}]"))
     said = json.loads(done.stdout.splitlines()[-1])
     result = json.loads(next((finetuned / "runs").glob("sweep@several/*/result/result.json")).read_text())

@@ -232,7 +232,11 @@ def named_starts(composed: dict[str, Any]) -> dict[str, str]:
     student, named = student_of(composed), composed["start_from"]
     if not isinstance(named, list):
         return {str(named): student or start_of(named or composed["pretrain"]["start_from"])}
-    return {name: start_of(name) for name in named}
+    from bertline.sweep.bench import refuse_same_encoders  # loads torch
+
+    starts = [start_of(one) for one in named]
+    refuse_same_encoders("start_from", map(Path, starts))
+    return dict(zip(named, starts, strict=True))
 
 
 def start_of(start: str | None) -> str:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from bertline.demo.config import DocsSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
+from bertline.kinds.base import TaskKind
 from bertline.kinds.label_sets import LabelSets
+from bertline.linear.model import load_linear
 from bertline.sweep.bench import Bench, EncoderStart, PlannedSweep, kind_of, test_splits
 from bertline.sweep.doubtful_labels import doubtful_labels
 from bertline.sweep.folds import calibration_split, folds_of, has_folds, has_one_label, rows_of
@@ -41,8 +44,8 @@ class ScoredBaseline:
     """Row statistics [N, K] of dev, each test split and, if there is one, the half of dev that was set aside."""
     test_by_rows: dict[int, list[float]]
     """Test scores by number of train rows, for `label_efficiency_rows` and `label_curve`."""
-    is_saved: bool
-    """Whether it is the one in the folder `SAVED`."""
+    ms_per_row: float | None = None
+    """Milliseconds for a row of test, of the one in the folder `SAVED`; None for the others."""
 
 
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
@@ -100,19 +103,15 @@ def score_baselines(bench: Bench, start: EncoderStart) -> None:
             for split, rows in {"dev": dev, **read}.items():
                 statistics, by_split[split] = scored(baseline, baseline.predictions[split], rows)
                 np.save(folder / _statistics_file(baseline.name, split), statistics)
-            entry = {"name": baseline.name, "title": baseline.title, "settings": baseline.settings, "is_saved": False}
+            entry = {"name": baseline.name, "title": baseline.title, "settings": baseline.settings}
             content.append({**entry, "scores": by_split, "test_by_rows": by_rows[baseline.name]})
         can_be_saved = [place for place, baseline in enumerate(baselines) if baseline.save is not None]
         if can_be_saved:
             dev_scores = [entry["scores"]["dev"][job.task.metric] for entry in content]
             best = max(can_be_saved, key=lambda place: dev_scores[place])  # of equals the first, which is cheaper
-            if job.sweep.exported == "winner" and (save := baselines[best].save) is not None:
+            if job.sweep.exported == "winner":
                 sets = label_sets_of(job, lambda split: np.load(folder / _statistics_file(baselines[best].name, split)))
-                (folder / SAVED).mkdir()
-                save(folder / SAVED)
-                calibration = kind.calibrate(dev, baselines[best].predictions["dev"])
-                write_task_file(folder / SAVED, kind, calibration, sets)
-                content[best]["is_saved"] = True
+                content[best]["ms_per_row"] = _saved(kind, baselines[best], dev, read["test"], folder / SAVED, sets)
             if job.sweep.label_curve and (refitted := baselines[best].refitted) is not None:
                 by_size, test = content[best]["test_by_rows"], read["test"]
                 by_size.setdefault(len(train), [content[best]["scores"]["test"][job.task.metric]])
@@ -133,6 +132,21 @@ def label_sets_of(job: SweepJob, statistics: Callable[[SplitName], NDArray[np.fl
     split = calibration_split(job)
     rows = "out of fold" if has_folds(job) else "dev" if split == "dev" else "half of dev"
     return LabelSets.of(statistics(split), rows) if has_one_label(job.task) else None
+
+
+def _saved(
+    kind: TaskKind[Any, Any, Any], baseline: Baseline, dev: Any, test: Any, folder: Path, label_sets: LabelSets | None
+) -> float:
+    """Save a baseline with its task, and return the milliseconds that the saved one takes for a row of test."""
+    assert baseline.save is not None
+    folder.mkdir()
+    baseline.save(folder)
+    write_task_file(folder, kind, kind.calibrate(dev, baseline.predictions["dev"]), label_sets)
+    predictor, _ = load_linear(folder)
+    predictor(test.first(1))  # the first call prepares the vocabulary
+    started = time.monotonic()
+    predictor(test)
+    return 1000 * (time.monotonic() - started) / len(test)
 
 
 def _statistics_file(baseline: str, split: SplitName) -> str:

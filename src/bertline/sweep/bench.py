@@ -1,7 +1,8 @@
 """Data and device of a sweep process: each arm's rows, encoded with its own tokenizer, and the
 task's teacher."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,7 +94,24 @@ def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
     for number, other in enumerate(job.sweep.encoders, start=2):
         starts[f"encoder_{number}"] = EncoderStart(other, other, resolve_folder(other), "pretrained")
         Checkpoint.open(starts[f"encoder_{number}"].folder)
+    if job.sweep.encoders:
+        folders = (start.folder for arm, start in starts.items() if arm.startswith("encoder"))
+        refuse_same_encoders("sweep.encoders", folders)
     return starts
+
+
+def refuse_same_encoders(key: str, folders: Iterable[Path]) -> None:
+    """Check that no encoder is named twice under a key.
+
+    Raises:
+        ConfigError: Two names are of one folder.
+    """
+    for folder, number in Counter(folder.resolve() for folder in folders).items():
+        if number > 1:
+            raise ConfigError(
+                f"{key}: {folder} is named twice. Name each encoder once; the one that the task starts from is always "
+                "among those compared."
+            )
 
 
 def led_by(arm: Arm, by_arm: Mapping[Arm, _Of]) -> dict[Arm, _Of]:

@@ -167,7 +167,7 @@ def winner_part(result: Mapping[str, Any], saved: str | None, noise: float) -> d
     settings of simple methods one is often as good by chance. Without noise, as where both are
     right on the same rows, the cheaper of equals is taken.
     """
-    baselines, metric = result["baselines"], metric_name(result["metric"])
+    encoder, baselines, metric = result["arms"][ENCODER], result["baselines"], metric_name(result["metric"])
     where = "on the folds" if result["folds"] else "on dev"
     systems = {**baselines, **{name: arm for name, arm in result["arms"].items() if name in (ENCODER, COMBINED)}}
     # Rounded, because means of equals can differ.
@@ -179,10 +179,13 @@ def winner_part(result: Mapping[str, Any], saved: str | None, noise: float) -> d
         sentences.append(f"Exported: the encoder; {title} is no better {where} beyond the noise ({scores}).")
     elif saved is not None and dev[saved] >= dev[ENCODER]:
         name, title = saved, baselines[saved]["title"]
-        better = f"does better {where} than the encoder ({metric} {dev[name]:.3f} against {dev[ENCODER]:.3f})"
+        better = f"does better {where} than the encoder ({metric} {dev[name]:.3f} against {dev[ENCODER]:.3f}) and is"
         if dev[name] == dev[ENCODER]:
-            better = f"ties with the encoder {where} ({metric} {dev[name]:.3f}) and is the cheaper of the two"
-        sentences.append(f"Exported: {title}, which {better}; the encoder is in {result['task']}-{ENCODER}.")
+            better = f"ties with the encoder {where} ({metric} {dev[name]:.3f}), is the cheaper of the two and"
+        own, its = (1000 / max(one["ms_per_row"], 1e-6) for one in (baselines[name], encoder))
+        rates = f"({own:,.0f} rows a second against {its:,.0f})"
+        times = f"{own / its:,.{0 if own > 10 * its else 1}f} times as fast {rates}"
+        sentences.append(f"Exported: {title}, which {better} {times}; the encoder is in {result['task']}-{ENCODER}.")
     best = max(dev, key=lambda other: (dev[other] == dev[other], dev[other]))  # NaN ranks last
     if dev[best] > dev[name] and best != saved:
         score = f"{metric} {dev[best]:.3f} {where} against {dev[name]:.3f}"
@@ -350,6 +353,7 @@ def write_sweep_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter
                 **_intervals(comparisons, one.name, job.task.metric),
                 "scores": one.scores,
                 "settings": one.settings,
+                **({} if one.ms_per_row is None else {"ms_per_row": one.ms_per_row}),
             }
             for one in outcomes.baselines
         },
@@ -376,7 +380,7 @@ def write_sweep_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter
         "workers_matter": workers_matter,
         "note": note,
     }
-    saved = next((one.name for one in outcomes.baselines if one.is_saved), None)
+    saved = next((one.name for one in outcomes.baselines if one.ms_per_row is not None), None)
     result["winner"] = {"name": ENCODER, "sentence": ""}
     if job.sweep.exported == "winner":
         compared = [on_dev(plan, outcomes, name) for name in (ENCODER, saved) if name is not None]

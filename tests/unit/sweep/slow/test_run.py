@@ -13,6 +13,7 @@ import pytest
 import bertline
 import tiny
 from bertline.finetuning.job import DivergedError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.seeds import seed_for
 from bertline.foundation.verdicts import AS_NUMBER
@@ -141,6 +142,14 @@ def test_the_best_encoder_on_dev_is_as_if_the_task_had_started_from_it_and_test_
     folders = [tmp_path / run_folder / "result" / "best" for run_folder in ("alone", "chosen")]
     for name in ("model.safetensors", "task.json", "vocab.txt"):  # the task is said to start from it, too
         assert len({(folder / name).read_bytes() for folder in folders}) == 1
+
+
+def test_an_encoder_that_is_named_twice_is_an_error_before_any_work(inputs, input_folder, tmp_path):
+    own = input_folder / "encoder" / ".." / "encoder"
+    job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(encoders=(str(own),)))
+    with pytest.raises(ConfigError, match=r"sweep\.encoders: .*/encoder is named twice"):
+        swept(job)
+    assert not (job.run_folder / "studies.db").exists()
 
 
 @pytest.mark.parametrize("start_from", ["random", "folder"])
