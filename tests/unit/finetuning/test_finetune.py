@@ -287,11 +287,6 @@ def test_an_option_that_a_task_cannot_heed_is_an_error(inputs, name, option, val
     check_options(kind, inputs.fine_tuning())
 
 
-def test_leaving_out_the_bias_correction_takes_other_steps(job):
-    first, other = (weights(fine_tune(job(bias_correction=choice))) for choice in (True, False))
-    assert not torch.equal(first["classifier.weight"], other["classifier.weight"])
-
-
 def test_a_new_head_is_not_scored_untrained(job):
     with pytest.raises(ConfigError, match="num_epochs is 0.*random weights"):
         fine_tune(job(num_epochs=0))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 import finished_tasks
 import tiny
-from bertline.encoding.sequences import encode_windows
-from bertline.kinds.classification import EncodedTexts
 from bertline.kinds.registry import task_kind
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -72,10 +69,3 @@ def test_documents_of_a_collection_are_counted_apart_from_queries(reader):
     assert kind.num_cut_documents(kind.encode(rows, reader)) == expected > 0
     other, rows = made("classification")
     assert other.num_cut_documents(other.encode(rows, reader)) is None
-
-
-@pytest.mark.parametrize(("first", "second", "cut"), [(30, 8, False), (8, 30, False), (30, 9, True), (9, 30, True)])
-def test_in_windows_only_the_shorter_of_two_long_texts_loses_tokens(reader, first, second, cut):
-    texts = [finished_tasks.text(*range(first)), "word1"], [finished_tasks.text(*range(second)), "word2"]
-    windows = EncodedTexts(*encode_windows(*texts, reader, max_length=19, overlap=2), np.zeros(2))
-    assert windows.cut.tolist() == [cut, False]

@@ -11,7 +11,7 @@ from bertline.baselines.base import BaselineInputs
 from bertline.baselines.linear import RIDGES, SVMS, linear_baseline
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
-from bertline.linear.features import MOST_CHARACTERS, NUM_FEATURES, UNITS, NgramFeatures, PairOverlap, rows_read
+from bertline.linear.features import MOST_CHARACTERS, UNITS, NgramFeatures, PairOverlap, rows_read
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 from sweep_pieces import baselines_of
 
@@ -52,11 +52,6 @@ def classification(inputs):
 
 
 class TestOneLabel:
-    def test_majority_says_the_most_frequent_label_of_train(self, classification):
-        train, dev, test = rows(["a", "b", "c"], [1, 1, 0]), rows(["b"] * 2, [1, 0]), rows(["c"] * 4, [0, 0, 0, 1])
-        found = scored(classification, train, dev, test)["majority"]
-        assert (found["dev"]["accuracy"], found["test"]["accuracy"]) == (0.5, 0.25)
-
     @pytest.mark.parametrize("name", ["word_ngrams", "char_ngrams", "word_and_char_ngrams"])
     def test_ngrams_learn_words_and_dev_chooses_the_model(self, classification, inputs, name):
         splits = [inputs.learnable_rows(n, seed=n) for n in (120, 60, 61)]
@@ -94,20 +89,6 @@ class TestOneLabel:
             of_regressions.append(one)
         assert loss < 1.2 * min(of_regressions)[1] + 0.001
         assert "sharpness" in found.settings and "sharpness" not in by_accuracy.settings
-
-    def test_characters_know_words_that_train_does_not_have_by_their_parts(self, classification):
-        train = rows(["unhappily", "unluckily", "unkindly", "happier", "luckier", "kinder"] * 5, [1, 1, 1, 0, 0, 0] * 5)
-        test = rows(["unfairly", "fairer"] * 4, [1, 0] * 4)
-        found = scored(classification, train, test, test)
-        assert found["char_ngrams"]["test"]["accuracy"] == 1.0
-        assert found["word_ngrams"]["test"]["accuracy"] == 0.5
-
-    def test_the_words_of_the_two_texts_of_a_pair_are_told_apart(self, classification):
-        # The label is on which side "yes" stands: a bag of both texts' words would know nothing.
-        sides = [("yes now", "no then"), ("no then", "yes now")] * 20
-        data = rows([left for left, _ in sides], [1, 0] * 20, [right for _, right in sides])
-        found = scored(classification, data, data, data)
-        assert found["word_ngrams"]["test"]["accuracy"] == found["pair_features"]["test"]["accuracy"] == 1.0
 
     @pytest.mark.parametrize("shape", [str, "get_{}_now".format, "x{}Value".format])
     def test_the_pair_baseline_sees_overlap_where_each_text_alone_says_nothing(self, classification, shape):
@@ -177,12 +158,6 @@ class TestNumbers:
             texts = [f"{' '.join(['great'] * n)} film" for n in shared]
         return NumberRows(ids, texts, others if pairs else None, shared.astype(np.float64))
 
-    def test_the_mean_is_the_same_for_every_row_and_has_no_correlation(self, kind):
-        train, dev, test = (self.rows(n, n) for n in (60, 30, 31))
-        mean = baselines_of(kind, train, dev, {"test": test})[0]
-        assert set(mean.predictions["test"]) == {train.numbers.mean()}
-        assert scored(kind, train, dev, test)["mean"]["test"] == {"pearson": 0.0, "spearman": 0.0}
-
     def test_ridge_sees_how_many_words_a_pair_shares_even_words_it_has_rarely_seen(self, kind):
         found = scored(kind, self.rows(200, 1), self.rows(60, 2), self.rows(61, 3))["pair_features"]
         assert found["test"]["spearman"] > 0.9
@@ -217,10 +192,3 @@ class TestOverlap:
         assert (jaccard, first, second) == pytest.approx((2 / 5, 2 / 4, 2 / 3))
         # c and d occur in both texts of train, and so weigh less than the others.
         assert (np.array(weighed) < (jaccard, first, second)).all()
-
-    def test_equal_texts_share_all_and_texts_without_a_shared_run_nothing(self):
-        overlap = PairOverlap.fitted(["one two"], ["three four"])
-        found = overlap(["one two", "aaa", "", ""], ["two one", "bbb", "", "x"])
-        assert found.shape == (4, NUM_FEATURES)
-        assert found[0, :7] == pytest.approx(1.0)
-        assert (found[1:, :11] == 0).all()

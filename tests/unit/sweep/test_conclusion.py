@@ -92,11 +92,6 @@ def test_the_encoder_is_judged_alone_and_combined():
     assert "the encoder combined with BM25 wins: 0.600 ± 0.004" in said
 
 
-def test_seeds_that_diverged_are_told_of():
-    assert "diverged" not in concluded(0.6)["sentence"]
-    assert concluded(0.6, num_diverged=2)["sentence"].endswith("). 2 of its 5 seeds diverged and are left out of this.")
-
-
 def test_one_seed_says_neither():
     found = concluded(0.9, num_seeds=1)
     assert "one seed" in found["sentence"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bertline.cli.finetune import in_the_users_terms
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import write_json
 from bertline.sweep.bench import plan_of
@@ -68,21 +67,3 @@ def test_an_arm_that_always_diverges_has_no_winner_and_without_the_encoder_s_the
         MachineError, match=r"the encoder diverged with every seed.* Lower sweep\.space\.learning_rate\."
     ):
         winners(plan, repeated(plan, encoder=[[None, None]], random_weights=[[0.5]]))
-
-
-@pytest.mark.parametrize(
-    ("sweep", "task", "key"),
-    [
-        ({"space": {}}, {}, "sweep.fine_tuning"),
-        ({"space": {}}, {"fine_tuning": {"learning_rate": 1e-3}}, "tasks.halves.fine_tuning"),
-        ({}, {"space": {"learning_rate": RATES}}, "tasks.halves.space"),
-        ({"task_spaces": False}, {"space": {"learning_rate": RATES}}, "sweep.space"),
-    ],
-)
-def test_who_diverges_is_told_to_lower_the_rate_that_decides(inputs, input_folder, tmp_path, sweep, task, key):
-    changes = {"sweep": inputs.sweep(**sweep), "task": inputs.task(**task)}
-    plan = plan_of(inputs.sweep_job(input_folder, tmp_path / "run", **changes))
-    with pytest.raises(MachineError, match=rf"Lower {key}\.learning_rate\.") as refused:
-        winners(plan, repeated(plan, encoder=[[None, None]]))
-    if key.startswith("sweep."):  # `bertline finetune` has an argument of this name
-        assert in_the_users_terms(str(refused.value), "halves", {}, None).endswith("Lower learning_rate.")

@@ -9,14 +9,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import optuna
 import pytest
 import yaml
 
 from bertline.config import pipeline_config
 from bertline.foundation.errors import ConfigError
 from bertline.sweep.config import ModelSamplerConfig, PlannedSamplerConfig
-from bertline.sweep.space import planned_points, space_of, space_of_arm, suggest, with_params
+from bertline.sweep.space import planned_points, space_of, space_of_arm
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,15 +97,6 @@ def test_quasi_random_points_cover_the_space_evenly_and_do_not_depend_on_their_n
     assert {type(point["batch_size"]) for point in many} == {int}
     epochs = inputs.sweep(sampler=sampler, space=space, num_trials=6)
     assert len({point["num_epochs"] for point in planned_points(epochs, inputs.task(), "random_weights")}) == 3
-
-
-def test_whole_numbers_reach_the_run_as_whole_numbers(inputs):
-    space = {"batch_size": choice(16.0, 32.0), "learning_rate": RATES}
-    params = suggest(optuna.create_study().ask(), space)
-    config = with_params(inputs.fine_tuning(), params)
-    assert type(config.batch_size) is int
-    assert config.batch_size in (16, 32)
-    assert RATES.low <= config.learning_rate <= RATES.high
 
 
 class TestRandomWeights:

@@ -87,23 +87,6 @@ def test_processes_that_take_trials_at_the_same_time_take_each_once(url, inputs,
     assert [trial.user_attrs[SLOT] for trial in study.trials] == list(range(24))
 
 
-def test_a_trial_that_nobody_planned_is_left_out(study, inputs, url, run_all, monkeypatch):
-    def taken_by_another(study, *args, **kwargs):
-        waiting = get_trials(study, *args, **kwargs)
-        if waiting:
-            for _ in waiting:
-                study.tell(begin(study, "another").number, 0.0)
-        return waiting
-
-    get_trials = optuna.Study.get_trials
-    enqueue_missing(study, SLOTS)
-    monkeypatch.setattr(optuna.Study, "get_trials", taken_by_another)
-    assert run_next(study, None, inputs.sweep(), url)
-    monkeypatch.undo()
-    assert Counter(states(study)) == {"COMPLETE": 4, "PRUNED": 1}
-    assert len(planned_trials(study)) == 4
-
-
 def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, url, run_all):
     begin(study, None)  # it died while it took the trial
     begin(study, process_name())

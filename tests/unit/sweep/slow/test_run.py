@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
@@ -313,21 +312,3 @@ def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
     # The unlucky seed; and of random weights a trial for each number of epochs, or each of the three seeds.
     assert states.count("FAIL") == 1 + 3
     assert run_sweep(job) == figures  # and nothing of it is run again
-
-
-def test_a_trial_whose_score_is_not_a_number_fails_and_the_sweep_continues(inputs, input_folder, tmp_path, monkeypatch):
-    job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(num_trials=1, num_seeds=1))
-    train = workers.fine_tune
-
-    def without_score(run, **options):
-        outcome = train(run, **options)
-        if run.encoder != "random":
-            return outcome
-        scores = dict.fromkeys(outcome.dev.scores, float("nan"))
-        return dataclasses.replace(outcome, dev=dataclasses.replace(outcome.dev, scores=scores))
-
-    monkeypatch.setattr(workers, "fine_tune", without_score)
-    run_sweep(job)
-    trial_events = [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
-    states = {(event["arm"], event["state"]) for event in trial_events if event["kind"] == "trial"}
-    assert states == {("encoder", "COMPLETE"), ("random_weights", "FAIL")}
