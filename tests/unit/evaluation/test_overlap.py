@@ -59,11 +59,6 @@ def test_case_punctuation_and_sentence_boundaries_do_not_hide_a_copy(tmp_path: P
     assert (found.share_of_rows, found.share_of_ngrams, found.flagged) == (1.0, 1.0, True)
 
 
-def test_text_that_continues_in_the_next_document_is_no_copy(tmp_path: Path) -> None:
-    words = SENTENCE.split()
-    assert overlap_of(tmp_path, [[" ".join(words[:7])], [" ".join(words[7:])]], [SENTENCE]).share_of_rows == 0
-
-
 def test_n_follows_the_rows_between_its_bounds(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, [["nothing"]])
     for length, n in ((4, 8), (10, 10), (40, 13)):

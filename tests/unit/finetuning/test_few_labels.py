@@ -21,7 +21,6 @@ from bertline.kinds.classification import Classification
 from bertline.modeling.heads import BertVectorClassifier
 from bertline.modeling.text_vectors import VectorSettings, write_sentence_transformer
 from bertline.tokenization.storage import copy_tokenizer
-from bertline.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -53,22 +52,6 @@ def test_the_classifier_is_scikit_learns_on_vectors_of_length_one(job, labels):
     theirs = LogisticRegression(C=10, max_iter=1000).fit(vectors, run.train.rows.labels).predict_proba(vectors)
     ours = run.kind.predict(model, run.train.encoded, run.machine)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
-def test_of_pairs_a_frozen_encoder_reads_how_the_vectors_of_the_two_texts_differ(job, encoder):
-    run, tokenizer = job(pairs=True, method="frozen"), Tokenizer.load(encoder)
-    model, rows = vector_classifier(run), run.dev.rows
-    found = vectors_of(model, run.dev)
-    model.separators = ()
-    first, second = (
-        vectors_of(
-            model, replace(run.dev, encoded=run.kind.encode(replace(rows, texts=texts, text_pairs=None), tokenizer))
-        )
-        for texts in (rows.texts, rows.text_pairs)
-    )
-    torch.testing.assert_close(found, torch.cat([(first - second).abs(), first * second], 1), atol=1e-6, rtol=0)
-    assert model.classifier.in_features == found.shape[1]
-    assert not vector_classifier(job(pairs=True, method="contrastive")).separators
 
 
 @pytest.mark.parametrize("separators", [(3,), (3, 3)])  # [SEP]; </s></s>

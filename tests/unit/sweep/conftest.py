@@ -25,6 +25,17 @@ def input_folder(tmp_path_factory, inputs):
     return folder
 
 
+@pytest.fixture
+def new_job(inputs, input_folder, tmp_path):
+    """Makes the sweep of the inputs, in a folder `run`, with changes of the task, of the sweep and of the job."""
+
+    def make(run="run", *, task=None, job=None, **sweep):
+        changed = {"task": inputs.task(**(task or {})), "sweep": inputs.sweep(**sweep), **(job or {})}
+        return inputs.sweep_job(input_folder, tmp_path / run, **changed)
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory, inputs, input_folder):
     """A finished sweep of two arms, with an extra test: its job, its figures and its result.json.

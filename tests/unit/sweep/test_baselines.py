@@ -11,7 +11,7 @@ from bertline.baselines.base import BaselineInputs
 from bertline.baselines.linear import RIDGES, SVMS, linear_baseline
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
-from bertline.linear.features import MOST_CHARACTERS, UNITS, NgramFeatures, PairOverlap, rows_read
+from bertline.linear.features import UNITS, NgramFeatures, PairOverlap
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 from sweep_pieces import baselines_of
 
@@ -146,7 +146,7 @@ class TestNumbers:
         )  # fmt: skip
         return Regression(config, ())
 
-    def rows(self, num_rows, seed, *, pairs=True):
+    def rows(self, num_rows, seed):
         """Texts of five words out of many; the number is how many of them the second text shares."""
         random = np.random.default_rng(seed)
         shared = random.integers(0, 6, num_rows)
@@ -154,35 +154,18 @@ class TestNumbers:
         texts = [" ".join(words[:5]) for words in first]
         others = [" ".join(words[5 - n : 10 - n]) for words, n in zip(first, shared, strict=True)]
         ids = [str(i) for i in range(num_rows)]
-        if not pairs:
-            texts = [f"{' '.join(['great'] * n)} film" for n in shared]
-        return NumberRows(ids, texts, others if pairs else None, shared.astype(np.float64))
+        return NumberRows(ids, texts, others, shared.astype(np.float64))
 
     def test_ridge_sees_how_many_words_a_pair_shares_even_words_it_has_rarely_seen(self, kind):
         found = scored(kind, self.rows(200, 1), self.rows(60, 2), self.rows(61, 3))["pair_features"]
         assert found["test"]["spearman"] > 0.9
         assert found["settings"]["penalty"] in [model.strength for model in RIDGES]
 
-    def test_ridge_reads_single_texts_too_and_stays_on_the_scale(self, kind):
-        train, dev, test = (self.rows(n, n, pairs=False) for n in (60, 30, 31))
-        ridge = baselines_of(kind, train, dev, {"test": test})[1]
-        assert ridge.predictions["test"].min() >= 0.0 and ridge.predictions["test"].max() <= 5.0
-        assert scored(kind, train, dev, test)["word_ngrams"]["test"]["spearman"] > 0.8
-
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_texts_without_any_letter_have_features_too(unit):
     data = rows(["!!", "?!", ""], [0, 1, 0])
     assert NgramFeatures.fitted(data, unit)(data).shape[0] == 3
-
-
-def test_only_so_many_characters_of_train_are_read(monkeypatch):
-    data = rows(["abcde"] * 10, [0, 1] * 5, ["fghij"] * 10)
-    monkeypatch.setitem(MOST_CHARACTERS, "char", 35)
-    assert len(rows_read(data, "char")) == len(rows_read(data, "word_and_char")) == 3
-    assert len(rows_read(data, "word")) == 10
-    monkeypatch.setitem(MOST_CHARACTERS, "char", 3)
-    assert len(rows_read(data, "char")) == 1
 
 
 class TestOverlap:

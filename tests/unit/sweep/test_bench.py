@@ -29,9 +29,8 @@ def test_threads_of_a_worker_do_not_depend_on_how_many_workers_there_are(bench, 
     assert torch.get_num_threads() == found
 
 
-def test_random_weights_have_one_rate_for_all_layers_unless_trials_vary_it(inputs, input_folder, tmp_path):
-    task = inputs.task(fine_tuning={"layer_decay": 0.5})
-    made = Bench(plan_of(inputs.sweep_job(input_folder, tmp_path / "run", task=task)))
+def test_random_weights_have_one_rate_for_all_layers_unless_trials_vary_it(new_job):
+    made = Bench(plan_of(new_job(task={"fine_tuning": {"layer_decay": 0.5}})))
     decays = {
         arm: made.run(arm, {"learning_rate": 1e-3}, num_train_rows=32, seed=0).config.layer_decay
         for arm in ("encoder", "random_weights")
@@ -51,8 +50,8 @@ def test_workers_are_one_for_each_visible_gpu_unless_their_number_is_given(input
     assert num_sweep_workers(runtime) == found
 
 
-def test_each_worker_has_a_gpu_of_its_own(inputs, input_folder, tmp_path, monkeypatch):
-    plan = plan_of(inputs.sweep_job(input_folder, tmp_path / "run"))
+def test_each_worker_has_a_gpu_of_its_own(new_job, monkeypatch):
+    plan = plan_of(new_job())
     machine = replace(Bench(plan).machine, device=torch.device("cuda"))
     chosen = []
     monkeypatch.setattr(bench_module, "resolve_machine", lambda *_: machine)

@@ -46,11 +46,6 @@ def test_each_row_is_predicted_once_by_models_that_saw_neither_it_nor_its_source
         assert {rows.clusters[row] for row in learned}.isdisjoint({rows.clusters[row] for row in predicted})
 
 
-def test_labels_have_about_the_same_share_in_every_fold(inputs):
-    rows = replace(inputs.learnable_rows(60), labels=np.repeat(np.arange(3), (40, 15, 5)))
-    assert [np.bincount(rows.labels[predicted]).tolist() for _, predicted in folds_of(rows, seed=0)] == [[8, 3, 1]] * 5
-
-
 @pytest.mark.parametrize("num_rows", [2, 7])
 def test_rows_of_one_label_each_still_have_folds(inputs, num_rows):
     rows = replace(inputs.learnable_rows(num_rows), labels=np.arange(num_rows))

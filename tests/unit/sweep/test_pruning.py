@@ -71,11 +71,6 @@ def test_a_trial_at_its_end_is_finished_however_it_compares(new_study, inputs):
     assert curve == [[1.0, 0.1]]
 
 
-def test_the_ends_of_epochs_between_rungs_have_steps_of_their_own():
-    steps = [step_of(HALVING, check) for check in checks_of_a_run(3, HALVING)]
-    assert steps == [1000, 2000, 2667, 4000, 5333, 8000]
-
-
 def test_the_other_pruners_count_epochs_and_look_at_nothing_else():
     for config in (
         NoPrunerConfig(kind="none"),

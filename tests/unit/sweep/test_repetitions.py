@@ -14,8 +14,8 @@ RATES = ChoiceSpace(kind="choice", values=(1e-3, 2e-3))
 
 
 @pytest.fixture
-def plan(inputs, input_folder, tmp_path):
-    return lambda **changes: plan_of(inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(**changes)))
+def plan(new_job):
+    return lambda **changes: plan_of(new_job(**changes))
 
 
 def test_random_weights_have_seeds_of_their_own_number(plan):

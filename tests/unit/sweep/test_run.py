@@ -10,18 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import finished_tasks
-import tiny
 from bertline.encoders.loading import load_model
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.manifests import write_manifest
 from bertline.modeling.checkpoint import Checkpoint
 from bertline.sweep import repetitions, workers
 from bertline.sweep.bench import plan_of
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
-from bertline.tasks.stored_rows import COLLECTION, TASK_FORMAT, TASK_KIND, write_rows
+from bertline.tasks.stored_rows import write_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from finetuning_inputs import events_of
 
@@ -68,19 +65,11 @@ def test_the_encoder_is_tested_against_every_arm_and_baseline_on_the_same_rows(f
 
 def test_every_test_has_intervals_and_paired_tests_of_its_own_rows(finished):
     _, _, result = finished
-    systems = {**result["arms"], **result["baselines"]}
-    for system in systems.values():
-        assert set(system["intervals"]) == {"test", "test_other"}
-        assert system["intervals"]["test"] == system["test_interval"]
     by_split = result["comparisons_by_split"]
-    assert by_split["test"] == result["comparisons"]
-    encoder = result["arms"]["encoder"]["scores"]["test_other"]["accuracy"]["mean"]
-    low, high = result["arms"]["encoder"]["intervals"]["test_other"]
-    assert low <= encoder <= high
-    for name, found in by_split["test_other"].items():
-        score = systems[name]["scores"]["test_other"]["accuracy"]
-        assert found["difference"] == pytest.approx(encoder - (score if name in BASELINES else score["mean"]))
-        assert 0 < found["p_value"] <= 1
+    assert by_split["test"] == result["comparisons"] and by_split["test_other"].keys() == by_split["test"].keys()
+    encoder = result["arms"]["encoder"]
+    low, high = encoder["intervals"]["test_other"]
+    assert low <= encoder["scores"]["test_other"]["accuracy"]["mean"] <= high
     # 40 rows say less than 96.
     majority = [by_split[split]["majority"]["interval"] for split in ("test_other", "test")]
     assert majority[0][1] - majority[0][0] > majority[1][1] - majority[1][0]
@@ -147,26 +136,19 @@ def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
     assert (job.run_folder / "result" / "result.json").read_bytes() == before
 
 
-def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, tmp_path):
+def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, new_job, tmp_path):
     wide = inputs.write_encoder(tmp_path / "wide", num_hidden_layers=5)
-    sweep = inputs.sweep(random_weights_baseline="up_to_small")
-    arms = {
-        folder: plan_of(inputs.sweep_job(input_folder, tmp_path, sweep=sweep, pretrain_folder=folder)).starts
-        for folder in (input_folder / "encoder", wide)
-    }
-    assert {folder: tuple(found) for folder, found in arms.items()} == {
-        input_folder / "encoder": ("encoder", "random_weights"),
-        wide: ("encoder",),
-    }
+    for folder, found in ((input_folder / "encoder", ("encoder", "random_weights")), (wide, ("encoder",))):
+        job = new_job(job={"pretrain_folder": folder}, random_weights_baseline="up_to_small")
+        assert tuple(plan_of(job).starts) == found
     # Nor is there one for a checkpoint that was not pretrained here, unless it is asked for.
-    task = inputs.task(start_from=str(input_folder / "encoder"))
+    task = {"start_from": str(input_folder / "encoder")}
     for wanted, found in (("up_to_small", ("encoder",)), ("always", ("encoder", "random_weights"))):
-        sweep = inputs.sweep(random_weights_baseline=wanted)
-        assert tuple(plan_of(inputs.sweep_job(input_folder, tmp_path, sweep=sweep, task=task)).starts) == found
+        assert tuple(plan_of(new_job(task=task, random_weights_baseline=wanted)).starts) == found
 
 
-def test_a_value_of_the_tasks_own_that_cannot_be_is_found_before_any_work(inputs, input_folder, tmp_path):
-    job = inputs.sweep_job(input_folder, tmp_path / "run", task=inputs.task(fine_tuning={"batch_size": 0}))
+def test_a_value_of_the_tasks_own_that_cannot_be_is_found_before_any_work(new_job):
+    job = new_job(task={"fine_tuning": {"batch_size": 0}})
     with pytest.raises(ConfigError, match=r"tasks\.halves\.fine_tuning.*batch_size must be at least 1"):
         run_sweep(job)
 
@@ -177,23 +159,3 @@ def test_the_hash_of_the_data_is_that_of_its_rows(inputs, tmp_path):
     assert data_hash(first) == data_hash(second)
     write_rows(second, "test", inputs.learnable_rows(5))
     assert data_hash(first) != data_hash(second)
-
-
-def test_of_a_search_the_documents_that_an_encoder_cuts_are_counted_too(inputs, tmp_path):
-    config, _, rows, _ = finished_tasks.KINDS["retrieval"]()
-    task = tmp_path / "task"
-    task.mkdir()
-    for split in ("train", "dev", "test"):
-        write_rows(task, split, rows)
-    write_rows(task, COLLECTION, finished_tasks.collection())
-    counts = dict.fromkeys(("train", "dev", "test"), len(rows))
-    write_manifest(task, kind=TASK_KIND, format_version=TASK_FORMAT, content={"labels": [], "counts": counts})
-    tiny.write_encoder(tmp_path / "encoder", words=finished_tasks.TOKENS, max_position_embeddings=8)
-    sweep = inputs.sweep(space={}, num_seeds=1, random_weights_baseline="never")
-    job = inputs.sweep_job(tmp_path, tmp_path / "run", task=config, sweep=sweep)
-    run_sweep(job)
-    result = json.loads((job.run_folder / "result" / "result.json").read_text())
-    cut = result["arms"]["encoder"]["cut_rows"]
-    assert cut.keys() == {"train", "dev", "test", "documents"}
-    assert cut["documents"] > 0 and f"{cut['documents']} documents" in result["note"]
-    assert "Longer than max_length (8 tokens) or query_max_length (8 tokens), and so cut" in result["note"]

@@ -134,15 +134,6 @@ def test_random_choices_repeat_no_point(inputs):
     assert len(orders) == 20
 
 
-@pytest.mark.parametrize("num_rates", [1, 2, 3, 4])
-@pytest.mark.parametrize("num_trials", [3, 6, 12])
-def test_random_weights_repeat_no_point(inputs, num_rates, num_trials):
-    rates = choice(*(number / 1000 for number in range(1, num_rates + 1)))
-    sweep = inputs.sweep(sampler=RANDOM, space={"learning_rate": rates}, num_trials=num_trials)
-    points = [tuple(point.items()) for point in planned_points(sweep, inputs.task(), "random_weights")]
-    assert len(points) == len(set(points)) == min(num_trials, 3 * num_rates)
-
-
 def test_the_points_of_the_default_tasks_are_those_of_the_committed_run():
     """A change of the planned points would change the trials, and so the scores, of the default run."""
     params = yaml.safe_load((ROOT / "params.yaml").read_text())

@@ -31,8 +31,3 @@ def test_the_surest_errors_come_first_and_right_answers_not_at_all():
     assert ids(confident_errors(table, 2, right_from=0.5)) == ["row 2", "row 3"]
     assert list(confident_errors(table, 1, right_from=0.5)[0]) == ["id", "text", "gold", "predicted", "score"]
     assert confident_errors(predictions([True], [0.5]), 5, right_from=0.5) == []
-
-
-def test_where_being_right_has_degrees_less_than_half_is_wrong_and_the_worst_of_equals_comes_first():
-    table = predictions([0.4, 0.5, 0.0, 1.0], [0.8, 0.9, 0.8, 0.99])
-    assert ids(confident_errors(table, 5, right_from=0.5)) == ["row 2", "row 0"]

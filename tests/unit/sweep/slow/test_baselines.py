@@ -46,11 +46,6 @@ class TestVectors:
             theirs = LogisticRegression(C=c, max_iter=300).fit(of_train, train.labels)
             assert ours >= theirs.score(of_dev, dev.labels), c
 
-    def test_a_text_has_the_same_vector_beside_any_others(self, encoder):
-        vectors = encoder.choices([])["mean"]
-        alone = vectors(["word1 word2"])
-        assert vectors(["word3", "word1 word2", "word4 word5 word6 word7"])[1] == pytest.approx(alone[0], abs=1e-5)
-
     def test_a_static_vector_is_the_weighted_mean_of_the_tokens_vectors(self, encoder):
         choices = encoder.static_choices(["word1"] * 50 + ["word2"])
         one, two, both = choices["none"](["word1", "word2", "word2 word1"])

@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 
 import bertline
+import finished_tasks
 import tiny
 from bertline.finetuning.job import DivergedError
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.manifests import write_manifest
 from bertline.foundation.seeds import seed_for
 from bertline.foundation.verdicts import AS_NUMBER
-from bertline.kinds.regression import RegressionTaskConfig
 from bertline.modeling.checkpoint import Checkpoint
 from bertline.sweep import repetitions, run, workers
 from bertline.sweep.repetitions import chosen_encoder
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
-from bertline.tasks.stored_rows import TASK_FORMAT, TASK_KIND, NumberRows, write_rows
+from bertline.tasks.stored_rows import write_rows
 from bertline.training import devices
 from finetuning_inputs import events_of, swept
 from sweep_pieces import result_of
@@ -31,25 +30,18 @@ BASELINES = ("majority", "word_ngrams", "char_ngrams", "word_and_char_ngrams", "
 
 
 def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_with_its_models_only(
-    inputs, input_folder, tmp_path, monkeypatch
+    inputs, new_job, monkeypatch
 ):
     read = []
     reading = repetitions._read_test
     monkeypatch.setattr(
         repetitions, "_read_test", lambda bench, one, best: read.append(one) or reading(bench, one, best)
     )
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(
-            num_best=3,
-            fine_tuning=inputs.fine_tuning(num_epochs=1),
-            space={"learning_rate": ChoiceSpace(kind="choice", values=(1e-4, 1e-3, 3e-3, 1e-2))},
-            num_trials=4,
-            random_weights_baseline="never",
-        ),
-        task=inputs.task(label_efficiency_rows=()),
-    )
+    rates = ChoiceSpace(kind="choice", values=(1e-4, 1e-3, 3e-3, 1e-2))
+    job = new_job(
+        task={"label_efficiency_rows": ()}, num_best=3, fine_tuning=inputs.fine_tuning(num_epochs=1),
+        space={"learning_rate": rates}, num_trials=4, random_weights_baseline="never",
+    )  # fmt: skip
     _, result = swept(job)
     arm = result["arms"]["encoder"]
     assert len(arm["candidates"]) == 3
@@ -73,14 +65,10 @@ def other_encoders(inputs, folder):
     )
 
 
-def test_several_encoders_have_the_same_budget_and_every_two_a_verdict(inputs, input_folder, tmp_path, capsys):
+def test_several_encoders_have_the_same_budget_and_every_two_a_verdict(inputs, new_job, tmp_path, capsys):
     names = other_encoders(inputs, tmp_path)
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(encoders=names, random_weights_baseline="never", num_trials=2),
-        task=inputs.task(label_efficiency_rows=(32,)),
-    )
+    few = {"label_efficiency_rows": (32,)}
+    job = new_job(task=few, encoders=names, random_weights_baseline="never", num_trials=2)
     figures, result = swept(job)
     own, *others = (result["arms"][name] for name in ("encoder", "encoder_2", "encoder_3"))
     assert [arm["start"] for arm in (own, *others)] == ["pipeline", *names]
@@ -103,20 +91,17 @@ def test_several_encoders_have_the_same_budget_and_every_two_a_verdict(inputs, i
 
 
 def test_the_best_encoder_on_dev_is_as_if_the_task_had_started_from_it_and_test_is_not_read_before(
-    inputs, input_folder, tmp_path, monkeypatch
+    inputs, input_folder, new_job, tmp_path, monkeypatch
 ):
     best, short = other_encoders(inputs, tmp_path)
     hidden, shown = tmp_path / "hidden.parquet", tmp_path / "task" / "test.parquet"
     shutil.copytree(input_folder / "task", tmp_path / "task")
 
     def job(run, start, *others, **changes):
-        return inputs.sweep_job(
-            input_folder,
-            tmp_path / run,
-            sweep=inputs.sweep(num_trials=2, random_weights_baseline="never", encoders=others, **changes),
-            task=inputs.task(label_efficiency_rows=(32,), start_from=start),
-            task_folder=tmp_path / "task",
-        )
+        return new_job(
+            run, task={"label_efficiency_rows": (32,), "start_from": start}, job={"task_folder": tmp_path / "task"},
+            num_trials=2, random_weights_baseline="never", encoders=others, **changes,
+        )  # fmt: skip
 
     def run_and_read(job):
         swept(job)
@@ -143,24 +128,19 @@ def test_the_best_encoder_on_dev_is_as_if_the_task_had_started_from_it_and_test_
         assert len({(folder / name).read_bytes() for folder in folders}) == 1
 
 
-def test_an_encoder_that_is_named_twice_is_an_error_before_any_work(inputs, input_folder, tmp_path):
+def test_an_encoder_that_is_named_twice_is_an_error_before_any_work(input_folder, new_job):
     own = input_folder / "encoder" / ".." / "encoder"
-    job = inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(encoders=(str(own),)))
+    job = new_job(encoders=(str(own),))
     with pytest.raises(ConfigError, match=r"sweep\.encoders: .*/encoder is named twice"):
         swept(job)
     assert not (job.run_folder / "studies.db").exists()
 
 
 @pytest.mark.parametrize("start_from", ["random", "folder"])
-def test_a_task_may_start_elsewhere_than_from_the_pipelines_encoder(inputs, input_folder, tmp_path, start_from, capsys):
+def test_a_task_may_start_elsewhere_than_from_the_pipelines_encoder(inputs, new_job, tmp_path, start_from, capsys):
     folder = inputs.write_encoder(tmp_path / "other", hidden_size=16, intermediate_size=32)
     start = str(folder) if start_from == "folder" else start_from
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(num_trials=1, num_seeds=1),
-        task=inputs.task(label_efficiency_rows=(), start_from=start),
-    )
+    job = new_job(task={"label_efficiency_rows": (), "start_from": start}, num_trials=1, num_seeds=1)
     figures, result = swept(job)
     assert result["start"] == start
     best = Checkpoint.open(job.run_folder / "result" / "best").config
@@ -178,22 +158,9 @@ def test_a_task_may_start_elsewhere_than_from_the_pipelines_encoder(inputs, inpu
     assert not re.search(r"p_value|verdict|\bwins?\b", written)
 
 
-def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path):
-    random = np.random.default_rng(0)
-    task_folder = tmp_path / "task"
-    task_folder.mkdir()
-    counts = {"train": 8, "dev": 12, "test": 12}
-    for split, num_rows in counts.items():
-        rows = inputs.learnable_rows(num_rows, seed=num_rows, pairs=True)
-        write_rows(task_folder, split, NumberRows(rows.ids, rows.texts, rows.text_pairs, random.random(num_rows)))
-    write_manifest(task_folder, kind=TASK_KIND, format_version=TASK_FORMAT, content={"labels": [], "counts": counts})
-    task = RegressionTaskConfig(
-        kind="regression", source=inputs.table_source(text_pair_column="other"), low=0.0, high=1.0, head="cosine",
-        pooling="mean", metric="spearman",
-        **tiny.task_fields(max_length=16, label_efficiency_rows=(4,), fine_tuning={"num_epochs": 0}),
-    )  # fmt: skip
-    job = inputs.sweep_job(input_folder, tmp_path / "run", task=task, task_folder=task_folder)
-    figures, result = swept(job)
+def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, tmp_path):
+    as_it_is = {"fine_tuning": inputs.fine_tuning(num_epochs=0), "random_weights_baseline": "always", "num_seeds": 2}
+    figures, result = swept(finished_tasks.sweep_job("cosine", tmp_path, **as_it_is))
     encoder, random_weights = result["arms"]["encoder"], result["arms"]["random_weights"]
     assert encoder["trials"] == []
     assert len(encoder["seeds"]) == 1
@@ -207,7 +174,7 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
 
 
 def test_the_exported_model_has_the_scores_that_are_reported_whatever_it_was_trained_in(
-    inputs, input_folder, tmp_path, monkeypatch
+    inputs, input_folder, new_job, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(devices, "resolve_precision", lambda *_: "bf16")
     folder = tmp_path / "task"
@@ -218,9 +185,9 @@ def test_the_exported_model_has_the_scores_that_are_reported_whatever_it_was_tra
         write_rows(folder, split, of_split)
     # Hardly trained, so that probabilities lie close to each other, and a threshold between many of them.
     fine_tuning = inputs.fine_tuning(num_epochs=1, learning_rate=3e-4)
-    sweep = inputs.sweep(space={}, random_weights_baseline="never", fine_tuning=fine_tuning)
-    task = inputs.task(metric="accuracy", threshold_metric="accuracy", label_efficiency_rows=(), num_train_rows=None)
-    job = inputs.sweep_job(input_folder, tmp_path / "run", task=task, sweep=sweep, task_folder=folder)
+    task = {"threshold_metric": "accuracy", "label_efficiency_rows": (), "num_train_rows": None}
+    of_folder = {"task_folder": folder}
+    job = new_job(task=task, job=of_folder, space={}, random_weights_baseline="never", fine_tuning=fine_tuning)
     _, result = swept(job)
     model = bertline.load(job.run_folder / "result" / "best")
     for split in ("dev", "test"):
@@ -228,33 +195,24 @@ def test_the_exported_model_has_the_scores_that_are_reported_whatever_it_was_tra
         assert result["best"][split] == pytest.approx(np.mean(rows[split].labels == predicted)), split
 
 
-def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_folder, tmp_path, monkeypatch):
+def test_one_configuration_is_run_over_its_seeds_without_a_trial(new_job, monkeypatch):
     monkeypatch.setattr(workers, "run_trial", lambda *_: pytest.fail("a trial"))
-    sweep = inputs.sweep(space={}, random_weights_baseline="never")
-    figures, result = swept(inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep))
+    job = new_job(space={}, random_weights_baseline="never")
+    figures, result = swept(job)
     assert result["arms"]["encoder"]["trials"] == []
     assert figures["num_trials"] == 0
-    assert len(result["arms"]["encoder"]["seeds"]) == sweep.num_seeds
+    assert len(result["arms"]["encoder"]["seeds"]) == job.sweep.num_seeds
     assert "Nothing was tuned" in result["note"]
 
 
-def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_folder, tmp_path, capsys):
+def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, new_job, tmp_path, capsys):
     # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special tokens.
     reference = inputs.write_encoder(tmp_path / "reference", max_position_embeddings=8)
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(
-            num_trials=1,
-            num_seeds=1,
-            random_weights_baseline="never",
-            encoders=(str(reference),),
-            fine_tuning=inputs.fine_tuning(num_epochs=1),
-        ),
-        task=inputs.task(label_efficiency_rows=()),
-    )
-    run_sweep(job)
-    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    job = new_job(
+        task={"label_efficiency_rows": ()}, num_trials=1, num_seeds=1, random_weights_baseline="never",
+        encoders=(str(reference),), fine_tuning=inputs.fine_tuning(num_epochs=1),
+    )  # fmt: skip
+    _, result = swept(job)
     assert result["arms"]["encoder"]["cut_rows"] == {"train": 0, "dev": 0, "test": 0}
     expected = {}
     for seed, (split, num_rows) in enumerate(inputs.NUM_ROWS.items()):
@@ -281,22 +239,17 @@ def diverging(function, diverges):
 
 @pytest.mark.parametrize("trials_diverge_too", [False, True])
 def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
-    inputs, input_folder, tmp_path, monkeypatch, capsys, trials_diverge_too
+    inputs, new_job, monkeypatch, capsys, trials_diverge_too
 ):
-    job = inputs.sweep_job(
-        input_folder,
-        tmp_path / "run",
-        sweep=inputs.sweep(num_trials=1, num_seeds=3, fine_tuning=inputs.fine_tuning(num_epochs=6)),
-        task=inputs.task(label_efficiency_rows=(32,)),
-    )
+    fine_tuning = inputs.fine_tuning(num_epochs=6)
+    job = new_job(task={"label_efficiency_rows": (32,)}, num_trials=1, num_seeds=3, fine_tuning=fine_tuning)
     unlucky = seed_for(job.sweep.seed, "repetition", 1)
     train = repetitions.fine_tune
     random_or_unlucky = diverging(train, lambda run: run.encoder == "random" or run.seed == unlucky)
     monkeypatch.setattr(repetitions, "fine_tune", random_or_unlucky)
     if trials_diverge_too:
         monkeypatch.setattr(workers, "fine_tune", diverging(train, lambda run: run.encoder == "random"))
-    figures = run_sweep(job)
-    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    figures, result = swept(job)
     arm = result["arms"]["encoder"]
     assert set(result["arms"]) == {"encoder"}
     assert [seed["seed"] for seed in arm["seeds"]] == [0, 2]
