@@ -90,7 +90,9 @@ def _count(shard: tuple[Path, float, Vocabulary | None, bool], out: Path) -> Cou
 
 def sampled_documents(path: Path, fraction: float) -> Iterator[Document]:
     """Yield a fraction of the documents of a file of the corpus, sampled by a hash of each one's id."""
-    return read_shard(path, lambda key: fraction >= 1 or unit_interval("tokenizer sample", key) < fraction)
+    for document in read_shard(path):
+        if fraction >= 1 or unit_interval("tokenizer sample", document.id) < fraction:
+            yield document
 
 
 def count_words(sentences: Iterable[str], normalization: Vocabulary) -> Counter[str]:
