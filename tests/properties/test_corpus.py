@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import tempfile
 import unicodedata
-from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.document import clean, duplicate_key
-from bertline.corpus.preparation import split_document
-from bertline.corpus.sentences.learned import LearnedConfig, LearnedSplitter, counts_of_words, learn, nothing_learned
+from bertline.corpus.sentences.learned import LearnedSplitter, counts_of_words, learn
 from bertline.demo.docstrings import group_of, is_held_out
 from bertline.demo.prose import prose_paragraphs
-from reading import TextCorpusConfig, read
 
-COMMON = {
-    "validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none",
-    "sentences": LearnedConfig(kind="learned", abbreviations=()),
-}  # fmt: skip
 WORDS = st.lists(st.sampled_from(["Dr.", "a.", "The", "end.", '"No!"', "e.g.", "3.5", "(See", "X.", "it)", "…", "?"]))
 DOCSTRING_LINES = st.lists(
     st.sampled_from(
@@ -92,23 +83,3 @@ def test_modules_that_come_and_go_move_no_other(before: set[str], after: set[str
 def test_keys_are_equal_exactly_for_equal_folded_words(first: str, second: str) -> None:
     same = clean(first).casefold().split() == clean(second).casefold().split()
     assert (duplicate_key(clean(first)) == duplicate_key(clean(second))) == same
-
-
-@settings(max_examples=60)
-@given(
-    st.binary(max_size=200) | st.text().map(str.encode),
-    st.sampled_from(["file", "blank_line", "line"]),
-    st.sampled_from(["utf-8", "utf-16", "latin-1", "ascii"]),
-    st.booleans(),
-)
-def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: str, compressed: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "a.txt").write_bytes(gzip.compress(content) if compressed else content)
-        config = TextCorpusConfig(
-            kind="text", path=folder, document=document, encoding=encoding, on_undecodable="skip", document_start=None,
-            min_document_characters=1, **COMMON,
-        )  # fmt: skip
-        found = list(read(config))
-    for document in found:
-        prepared, _ = split_document(document, splitter=LearnedSplitter.of(nothing_learned()))
-        assert prepared is None or all(sentence.encode() for sentence in prepared.sentences)

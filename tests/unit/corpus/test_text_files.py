@@ -76,12 +76,7 @@ def test_articles_lose_title_and_tags(folder: Path, wiki_config: Make) -> None:
     assert dropped["paragraphs/title"] == 2
 
 
-def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(folder: Path, wiki_config: Make) -> None:
-    (folder / "README.md").write_text("These are articles.")
-    dropped: Counter[str] = Counter()
-    assert list(read(wiki_config(), dropped)) == []
-    assert dropped["files/not_wikiextractor"] == 1
-
+def test_stray_text_between_articles_is_an_error(folder: Path, wiki_config: Make) -> None:
     (folder / "wiki_00").write_text(WIKI + "stray\n")
     with pytest.raises(DataError, match=r"wiki_00:12: text between articles, 'stray'"):
         list(read(wiki_config()))

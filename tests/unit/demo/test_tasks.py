@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from bertline.demo.config import (
@@ -20,7 +18,6 @@ from bertline.demo.tasks import (
     docs_match_rows,
     docs_parameters_sentences,
     docs_search_splits,
-    words_and_marks,
 )
 
 ALL = LibraryNames(
@@ -60,7 +57,7 @@ def of_task(kind, modules):
         made = docs_search_splits(modules, SEARCH, num_train_rows=None, seed=0)
         return [([i.partition("#")[0] for i in rows.ids], rows.queries) for rows in made.splits.values()]
     if kind == "parameters":
-        splits = sentences(modules).values()
+        splits = sentences(modules)[0].values()
         return [([row.document for row in rows], [row.words for row in rows]) for rows in splits]
     source = make(kind, modules)
     splits = (source["train"], source["dev"], source["test"])
@@ -130,63 +127,21 @@ SEARCH = DocsSearchSourceConfig(
 )
 
 
-def sentences(modules, *, num_train_rows=None, seed=0, sizes=SIZES, dropped=None):
-    made, counts = docs_parameters_sentences(modules, sizes, num_train_rows=num_train_rows, seed=seed)
-    if dropped is not None:
-        dropped.update(counts)
-    return made
+def sentences(modules):
+    return docs_parameters_sentences(modules, SIZES, num_train_rows=None, seed=0)
 
 
-def one_module(text, parameters=("axis", "a", "n"), kind="function", name="f"):
-    return [ModuleDocs("lib", "lib.mod", "lib.mod", False, (Docstring(name, kind, parameters, text),))]
-
-
-def tagged(text, **changes):
-    found = sentences(one_module(text, **changes))["train"]
-    return [" ".join(f"[{w}]" if t == "B-PARAM" else w for w, t in zip(s.words, s.tags, strict=True)) for s in found]
-
-
-@pytest.fixture
-def many():
-    """Two libraries of ten modules; the last five of each are held out."""
-    return [
-        ModuleDocs(
-            lib, f"{lib}.m{number}", f"{lib}.m{number}", number >= 5,
-            tuple(
-                Docstring(f"f{n}", "function", ("axis",), f"Sum {lib} number{number} x{n} along the axis of it.")
-                for n in range(6)
-            ),
-        )
-        for lib in ("alib", "blib")
-        for number in range(10)
-    ]  # fmt: skip
-
-
-def test_words_of_the_signature_are_tagged_and_only_whole_ones():
-    text = "Sum along the axis or axes, n times, n-th x.axis again."
-    assert tagged(text) == ["Sum along the [axis] or axes , [n] times , n-th x.axis again ."]
-
-
-def test_a_paragraph_gives_a_row_for_each_sentence_that_names_a_parameter():
-    dropped = Counter()
-    text = "Sum along the axis given. Nothing is said here at all. The axis counts from zero.\n\nIt is n."
-    found = sentences(one_module(text), dropped=dropped)["train"]
-    assert [s.words[:3] for s in sorted(found, key=lambda s: s.id)] == [
-        ("Sum", "along", "the"),
-        ("The", "axis", "counts"),
-    ]
-    assert len({s.id for s in found}) == 2
-    assert {s.document for s in found} == {"lib.mod"}
+def test_a_row_is_a_sentence_that_names_a_parameter_with_whole_words_tagged():
+    text = "Sum along the axis or axes, n times, n-th x.axis. Nothing is said at all. The axis counts from zero."
+    docstring = Docstring("f", "function", ("axis", "a", "n"), f"{text}\n\nIt is n.")
+    made, dropped = sentences([ModuleDocs("lib", "lib.mod", "lib.mod", False, (docstring,))])
+    tagged = {
+        " ".join(f"[{word}]" if tag == "B-PARAM" else word for word, tag in zip(row.words, row.tags, strict=True))
+        for row in made["train"]
+    }
+    assert tagged == {"Sum along the [axis] or axes , [n] times , n-th x.axis .", "The [axis] counts from zero ."}
+    assert len({row.id for row in made["train"]}) == 2
     assert dropped == {"names_no_parameter": 1, "too_few_words": 1}
-
-
-def test_a_sentence_stands_once_and_on_the_side_that_is_pretrained_on(many):
-    doubled = [ModuleDocs(m.package, m.name, m.group, m.held_out, (*many[0].docstrings, *m.docstrings)) for m in many]
-    splits = sentences(doubled)
-    words = [s.words for found in splits.values() for s in found]
-    assert len(words) == len(set(words))
-    repeated = {tuple(words_and_marks(d.text)) for d in many[0].docstrings}
-    assert not repeated & {s.words for split in ("dev", "test") for s in splits[split]}
 
 
 def module(number, held_out, *docstrings):
