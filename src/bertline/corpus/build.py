@@ -169,15 +169,15 @@ def _learn_sentences(
     if not config.sentences.learns or not sources:
         return {}, {}
     names = list(dict.fromkeys(sources))
-    parts, files = [], []
-    for name in names:
-        of_source = [number for number, source in enumerate(sources) if source == name]
-        wanted = sampled_batches([read.counts[number]["batches"] for number in of_source])
-        parts.append(
-            [(read.folders[number], tuple(some)) for number, some in zip(of_source, wanted, strict=True) if some]
-        )
-    counted = iter(steps.run("words", _count_words, [part for of_source in parts for part in of_source]).folders)
-    files = [tuple(next(counted) / _WORDS for _ in of_source) for of_source in parts]
+    wanted: list[list[int]] = []
+    for name in names:  # the shards of a source follow each other
+        batches = [count["batches"] for count, source in zip(read.counts, sources, strict=True) if source == name]
+        wanted += sampled_batches(batches)
+    counted = steps.run("words", _count_words, list(zip(read.folders, wanted, strict=True)))
+    files = [
+        tuple(folder / _WORDS for folder, source in zip(counted.folders, sources, strict=True) if source == name)
+        for name in names
+    ]
     made = steps.run("sentences", _learn, files)
     knowledge = {name: folder / _KNOWLEDGE for name, folder in zip(names, made.folders, strict=True)}
     if not isinstance(config, SourcesCorpusConfig):
@@ -186,7 +186,7 @@ def _learn_sentences(
     return knowledge, {"abbreviations": sum(one["abbreviations"] for one in made.counts), "by_source": by_source}
 
 
-def _count_words(part: tuple[Path, tuple[int, ...]], out: Path) -> Counts:
+def _count_words(part: tuple[Path, list[int]], out: Path) -> Counts:
     """Count words and full stops in some batches of a shard; the task of a shard and its batches."""
     folder, wanted = part
     batches = ([*read_source(folder, [number])] for number in wanted)

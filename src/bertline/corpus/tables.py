@@ -210,11 +210,10 @@ def _delimited_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> I
                 # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
                 if num_lines > 1:
                     raise DataError(f"{part.path}:{number}: {problem}, in a row over {num_lines} lines. {_QUOTES}")
-                advice = "Fix the row, or set the separator that the file has."
-                if layout.quoting:
-                    advice += " Texts with separators or quotes stand in quotes."
-                if len(cells) > (width or 0):
-                    advice += " Of the rows of a task, extra_fields=ignore reads the first fields alone."
+                advice = (
+                    "Fix the row, or set the separator that the file has; texts with separators stand in quotes. Of "
+                    "the rows of a task, extra_fields=ignore reads the first fields alone."
+                )
                 yield _bad_row(part, number, policy, "wrong_width", problem, text, advice)
         undecodable = False
     yield from waiting

@@ -28,6 +28,7 @@ from bertline.foundation.engine import Counts
 
 # Bits of a document's number in its shard, and of a paragraph's in its document.
 _PLACE = 32
+_NUMBER = (1 << _PLACE) - 1
 _KEYS, _LOSERS = "keys.npy", "losers.npy"
 
 
@@ -60,7 +61,7 @@ def _losers(index: int, out: Path, *, keys: Sequence[Path], number: int) -> Coun
     high, low = high[order], low[order]
     again = order[1:][(high[1:] == high[:-1]) & (low[1:] == low[:-1])]
     again = again[np.lexsort((place[again], shards[again]))]
-    paragraphs = place[again] & np.uint64((1 << _PLACE) - 1)
+    paragraphs = place[again] & np.uint64(_NUMBER)
     np.save(out / _LOSERS, np.stack([shards[again], place[again] >> np.uint64(_PLACE), paragraphs]))
     return {}
 
@@ -81,10 +82,8 @@ os.environ.setdefault("RAYON_NUM_THREADS", "1")
 NUM_BANDS = 20
 ROWS = 5
 _SEED = 42
-MAX_OF_BAND = 100
+MAX_OF_BAND = 16
 """Documents of one band that the later ones are compared with: the first ones."""
-MAX_COMPARED = 32
-"""Candidates that a document is compared with: half of them those with the most bands in common, half the earliest."""
 _BANDS, _NGRAMS, _ENDS, _PAIRS, _SIMILAR = "bands.npy", "ngrams.bin", "ends.npy", "pairs.npy", "similar.npy"
 
 
@@ -160,24 +159,14 @@ def _rank(keys: Uint64) -> npt.NDArray[np.int64]:
     return np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
 
 
-def candidates(pairs: Uint64) -> Uint64:
-    """Return of [2, pairs], one for each shared band, the `MAX_COMPARED` earlier documents to compare each one with."""
-    unique, shared = np.unique(pairs, axis=1, return_counts=True)
-    later, earlier = unique
-    by_shared = np.lexsort((earlier, -shared, later))
-    chosen = _rank(later) < MAX_COMPARED // 2
-    chosen[by_shared[_rank(later[by_shared]) < MAX_COMPARED // 2]] = True
-    return unique[:, chosen]
-
-
 def _compared(shard: int, out: Path, *, pairs: Sequence[Path], signed: Sequence[Path], threshold: float) -> Counts:
     """Write the pairs that are similar enough, with the similarity; the task of the shard of the later documents."""
-    chosen = candidates(np.concatenate(rows_between(pairs, *places_of(shard)), axis=1))
+    chosen = np.unique(np.concatenate(rows_between(pairs, *places_of(shard)), axis=1), axis=1)
     rows = []
     by_shard = np.argsort(chosen[1], kind="stable")
-    of_shard = lru_cache(maxsize=2)(lambda number: _Ngrams(signed[number]))
+    of_shard = lru_cache(maxsize=2)(lambda number: _ngrams_in(signed[number]))
     for later, earlier in chosen[:, by_shard].T.tolist():
-        a, b = of_shard(shard)[later], of_shard(earlier >> _PLACE)[earlier]
+        a, b = of_shard(shard)[later & _NUMBER], of_shard(earlier >> _PLACE)[earlier & _NUMBER]
         # Else they differ too much even if the shorter one was a part of the other.
         if min(len(a), len(b)) >= threshold * max(len(a), len(b)) and (equal := similarity(a, b)) >= threshold:
             rows.append((later, earlier, int(np.float64(equal).view(np.uint64))))
@@ -186,15 +175,10 @@ def _compared(shard: int, out: Path, *, pairs: Sequence[Path], signed: Sequence[
     return {"compared": chosen.shape[1]}
 
 
-class _Ngrams:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._numbers, self._ends = np.load(folder / _ENDS)
-        self._ngrams = np.memmap(folder / _NGRAMS, np.uint64, "r")
-
-    def __getitem__(self, place: int) -> Hashes:
-        at = int(np.searchsorted(self._numbers, np.uint64(place & ((1 << _PLACE) - 1))))
-        return np.asarray(self._ngrams[self._ends[at - 1] if at else 0 : self._ends[at]])
+def _ngrams_in(folder: Path) -> dict[int, Hashes]:
+    """Return the n-grams of the documents of a shard, by their numbers."""
+    numbers, ends = np.load(folder / _ENDS)
+    return dict(zip(numbers.tolist(), np.split(np.memmap(folder / _NGRAMS, np.uint64, "r"), ends[:-1]), strict=True))
 
 
 def similarity(a: Hashes, b: Hashes) -> float:
@@ -231,6 +215,6 @@ def near_duplicates_of(file: Path, shard: int) -> dict[int, tuple[int, int, floa
     """Return, by the number of the left-out document in a shard, shard and number of the other one, and similarity."""
     (rows,) = rows_between([file], *places_of(shard))
     return {
-        later & ((1 << _PLACE) - 1): (earlier >> _PLACE, earlier & ((1 << _PLACE) - 1), similar)
+        later & _NUMBER: (earlier >> _PLACE, earlier & _NUMBER, similar)
         for later, earlier, similar in zip(*rows[:2].tolist(), rows[2].view(np.float64).tolist(), strict=True)
     }

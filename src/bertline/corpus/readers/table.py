@@ -59,7 +59,6 @@ class RowsReader(ReadingSettings):
         self, rows: Iterable[NumberedRow | Dropped], label: str, where: Where
     ) -> Iterator[SourceDocument | Dropped]:
         """Convert numbered rows to documents, whose ids begin with a label; a row without text is left out."""
-        is_first = True
         for item in rows:
             if isinstance(item, Dropped):
                 yield item
@@ -68,15 +67,10 @@ class RowsReader(ReadingSettings):
             name = f"{label}{number}"
             missing = [role for role, column in self.columns.items() if column not in row]
             if missing:
-                names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
-                is_unsplit = len(row) == 1 and set(names) & set(";|\t,")
-                hint = " Does another mark separate them (corpus.separator)?" if is_unsplit else ""
-                problem = f"no column {self.columns[missing[0]]!r} (corpus.{missing[0]}). Columns here: {names}"
-                if is_first:
-                    raise DataError(f"{where(number)}: {problem}.{hint}")
+                here = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
+                problem = f"no column {self.columns[missing[0]]!r} (corpus.{missing[0]}). Columns here: {here}"
                 yield self.bad_row(where(number), problem, Dropped("documents/no_column", name, str(row)))
                 continue
-            is_first = False
             text = row[self.text_column]
             if text is None or text == "" or text != text:  # NaN, as pandas writes a missing value
                 yield Dropped("documents/no_text", name)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bertline.corpus.quality import duplicates
-from bertline.corpus.quality.duplicates import MAX_COMPARED
+from bertline.corpus.quality.duplicates import MAX_OF_BAND
 from bertline.corpus.quality.word_hashes import word_hashes
 from bertline.corpus.reader import NearDuplicatesConfig
 from bertline.corpus.storage import read_documents
@@ -107,4 +107,4 @@ def test_documents_of_a_template_are_compared_with_a_few_and_copies_among_them_a
 
     assert set(kept) >= set(range(400))
     assert drops["counts"]["documents/near_duplicate"] >= 0.99 * len(copies)
-    assert 400 < len(compared) <= MAX_COMPARED * 800
+    assert 400 < len(compared) <= 4 * MAX_OF_BAND * 800
