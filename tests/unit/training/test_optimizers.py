@@ -1,6 +1,5 @@
 """The optimizers against their papers and PyTorch's, and what all of them do alike."""
 
-import io
 import math
 
 import pytest
@@ -91,10 +90,6 @@ def test_only_the_singular_values_change_and_each_matrix_by_itself(shape):
         torch.testing.assert_close(changed.double(), by_singular_values(matrix), atol=2e-3, rtol=0)
 
 
-def test_an_orthogonalised_matrix_of_zeros_stays_zero():
-    assert torch.equal(orthogonalised(torch.zeros(1, 3, 4), torch.float32), torch.zeros(1, 3, 4))
-
-
 def test_autocast_around_a_step_does_not_change_its_precision():
     torch.manual_seed(1)
     matrices = torch.randn(2, 16, 16)
@@ -149,49 +144,9 @@ def test_embeddings_heads_and_vectors_follow_adamw_at_their_own_rate():
     torch.testing.assert_close({name: found[name] for name, _ in rest}, dict(rest))
 
 
-def test_on_matrices_that_are_not_fused_the_direction_is_that_of_pytorchs_muon():
-    model, other = bert(), bert()
-    ours = MUON.build(model, precision="bf16")
-    name = "bert.layers.0.intermediate.weight"
-    weight, reference = dict(model.named_parameters())[name], dict(other.named_parameters())[name]
-    theirs = torch.optim.Muon([reference], lr=0.02, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
-    for step in range(3):
-        for each in (model, other):
-            give_gradients(each, step)
-        ours.step()
-        theirs.step()
-    # Both compute in bf16, which has three digits, and round at different places.
-    torch.testing.assert_close(weight, reference, atol=0.02 * 0.2 * math.sqrt(48) * 0.03, rtol=0)
-
-
 def test_a_model_without_layers_is_refused():
     with pytest.raises(ValueError, match="has none to train; use adamw"):
         MUON.build(nn.Linear(2, 2))
-
-
-@EACH
-def test_every_optimizer_resumes_bitwise_from_a_state_saved_without_pickle(config):
-    alone, stopped, resumed = bert(), bert(), bert()
-    optimizer = config.build(alone)
-    take_steps(alone, optimizer, range(7))
-
-    first = config.build(stopped)
-    take_steps(stopped, first, range(3))
-    file = io.BytesIO()
-    torch.save({"model": stopped.state_dict(), "optimizer": first.state_dict()}, file)
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
-    resumed.load_state_dict(saved["model"])
-    second = config.build(resumed)
-    second.load_state_dict(saved["optimizer"])
-    take_steps(resumed, second, range(3, 7))
-
-    for weight, expected in zip(resumed.parameters(), alone.parameters(), strict=True):
-        assert torch.equal(weight, expected)
-    for weight, expected in zip(resumed.parameters(), alone.parameters(), strict=True):
-        assert second.state[weight].keys() == optimizer.state[expected].keys()
-        for name, value in second.state[weight].items():
-            assert torch.equal(torch.as_tensor(value), torch.as_tensor(optimizer.state[expected][name])), name
 
 
 @EACH
