@@ -72,13 +72,6 @@ def findings(text):
     return {check: (mark, found) for mark, check, found in re.findall(r"^(ok |RED) (\S+) +(.*)$", text, re.MULTILINE)}
 
 
-def test_alone_the_machine_is_examined_and_nothing_is_left(places, tmp_path):
-    done = run(sys.executable, *DOCTOR, *places)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [*findings(done.stdout)] == ["device", "memory", "disk", "Slurm"]
-    assert list(tmp_path.rglob("*")) == []
-
-
 def test_two_ranks_of_torchrun_sum_correctly_and_the_first_prints_all(places):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = run(*launcher, *DOCTOR, *places, "runtime.num_devices=2")
@@ -114,12 +107,3 @@ def test_a_rank_whose_peer_never_comes_is_red_in_time(places, rank):
     assert done.returncode == 1
     said = f"rank {rank} could not join all 2 ranks"
     assert said in (done.stdout if rank == 0 else done.stderr)
-
-
-def test_make_installs_first_but_not_in_each_task_of_a_step():
-    def planned(**more):
-        return run("make", "--dry-run", "--always-make", "-C", ROOT, "doctor", "ARGS=model=small", **more).stdout
-
-    alone, task = planned(), planned(SLURM_STEP_NUM_TASKS="16")
-    assert ("pip install" in alone, "pip install" in task) == (True, False)
-    assert "bertline doctor model=small" in task

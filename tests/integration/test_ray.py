@@ -79,13 +79,3 @@ def test_the_page_s_commands_for_the_pipeline_run_on_a_cluster(pipeline: Path, r
             again = command.replace("dvc repro", "dvc repro --force --single-item")
             succeeded(run(pipeline, "bash", "-c", again.replace("node0:6379", cluster.address)))
     assert sha256_of_path(pipeline / "artifacts/examples") == before
-
-
-def test_ray_knows_the_options_that_the_page_names() -> None:
-    told = "".join(
-        subprocess.check_output([sys.executable, "-m", "ray.scripts.scripts", name, "--help"], text=True)
-        for name in ("start", "symmetric-run")
-    )
-    named = re.findall(r"ray (?:start|symmetric-run) (.*?)(?: -- |$)", "\n".join(commands()), flags=re.MULTILINE)
-    options = {word.partition("=")[0] for line in named for word in line.split() if word.startswith("--")}
-    assert len(options) > 4 and {option for option in options if option not in told} == set()

@@ -58,19 +58,6 @@ def said_once() -> Iterator[None]:
         said.add(record.getMessage())
         return len(said) > num_before
 
-    with _filtered(is_shown):
-        yield
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """Print no message, while something is only looked at."""
-    with _filtered(lambda _: False):
-        yield
-
-
-@contextmanager
-def _filtered(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
     _LOGGER.addFilter(is_shown)
     try:
         yield

@@ -126,13 +126,6 @@ def _gpu_sensors() -> list[Sensor]:
         with suppress(pynvml.NVMLError):  # a GPU in parts (MIG) does not know it
             utilization = pynvml.nvmlDeviceGetUtilizationRates(handles[index])
             load[f"gpu_{index}_utilization_percentage"] = utilization.gpu
-        with suppress(pynvml.NVMLError):  # not every driver knows the power
-            watts = pynvml.nvmlDeviceGetPowerUsage(handles[index]) / 1000
-            limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handles[index]) / 1000
-            load |= {
-                f"gpu_{index}_power_usage_watts": watts,
-                f"gpu_{index}_power_usage_percentage": 100 * watts / limit,
-            }
         return load
 
     return [partial(gpu, index) for index in range(len(handles))]

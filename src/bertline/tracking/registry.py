@@ -23,7 +23,7 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from bertline.foundation.files import read_json, sha256_of_path
-from bertline.foundation.formats import signed, with_spread
+from bertline.foundation.formats import shortened, signed, with_spread
 from bertline.foundation.progress import say, warn
 from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
 from bertline.tracking.config import TrackingConfig, first_line
@@ -161,14 +161,10 @@ def _new_version(
     model = client.create_logged_model(
         store.experiment_id, name=name, source_run_id=run_id, tags=tags, model_type="bertline"
     )
-    try:
-        with tempfile.TemporaryDirectory() as temporary:
-            written = Path(temporary) / "model"
-            write_mlmodel(folder, written, serving, model_id=model.model_id, run_id=run_id)
-            client.log_model_artifacts(model.model_id, str(written))
-    except BaseException:
-        client.finalize_logged_model(model.model_id, "FAILED")
-        raise
+    with tempfile.TemporaryDirectory() as temporary:
+        written = Path(temporary) / "model"
+        write_mlmodel(folder, written, serving, model_id=model.model_id, run_id=run_id)
+        client.log_model_artifacts(model.model_id, str(written))
     client.finalize_logged_model(model.model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     if standing is not None and serving.dataset is not None:
@@ -191,17 +187,13 @@ def _new_version(
 
 
 def _description_of(folder: Path) -> str:
-    """Return the model card without its front matter, whole paragraphs that fit MLflow's column;
-    empty without one."""
+    """Return the model card without its front matter, as much as fits MLflow's column; empty without
+    one."""
     card = folder / _CARD
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     if text.startswith("---\n"):
         text = text.split("\n---\n", 1)[-1]
-    text = text.strip()
-    if len(text) > _MAX_DESCRIPTION:
-        rest = f"\n\n(The whole card is `{_CARD}` among the files.)"
-        text = text[: _MAX_DESCRIPTION - len(rest)].rpartition("\n\n")[0] + rest
-    return text
+    return shortened(text.strip(), _MAX_DESCRIPTION)
 
 
 def _content_of(folder: Path) -> str:

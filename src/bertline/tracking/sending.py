@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
@@ -56,8 +55,6 @@ _STATUS: dict[str, RunStatus] = {"finished": "FINISHED", "failed": "FAILED", "st
 _STATUS_OF_TRIAL: dict[str, RunStatus] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 _OPENED_TAG = "bertline.opened_s"
 """On the run of a pipeline: when its last stage was opened. That stage's status is the pipeline's."""
-_SENT_TAG = "bertline.sent"
-"""On the run of a stage: digest of the state of the run folder that was sent whole."""
 # Configuration keys whose values are the user's sentences, not settings.
 _TEXT_KEYS = ("mask_predictions.sentences",)
 
@@ -91,20 +88,16 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
     something.
 
     A second process, or a second call, sends nothing twice; a folder that another process is
-    sending is left to it. What the server does not take is a warning, and one that cannot be
-    reached is tried once.
+    sending is left to it. What the server does not take is a warning.
     """
     left: list[Path] = []
-    silent: set[str] = set()
     for folder in folders:
         with closing(_Sender(folder)) as sender:
             try:
-                is_sent = read_tracked_runs(folder).tracking.uri not in silent and sender.send()
+                is_sent = sender.send()
             except Exception as error:
                 warn(f"{folder} was not sent: {first_line(error)}")
                 is_sent = False
-                if not isinstance(error, BertlineError | ValueError | TypeError | LookupError):  # of this folder alone
-                    silent.add(sender.uri)
         left += [] if is_sent else [folder]
     return left
 
@@ -201,9 +194,6 @@ class _Sender:
             return True
         store = self._store = self._store or Store(runs.tracking.uri, runs.tracking.experiment_name)
         if status != "RUNNING":
-            if store.find_runs({STAGE_KEY_TAG: runs.stage.key, _SENT_TAG: state}):
-                self._done = state
-                return True
             self._pipeline = None  # another stage may have written to it
         pipeline, stage = self._open_runs(store, runs)
         newest = float(pipeline.tags.get(_OPENED_TAG, 0)) <= runs.opened_s
@@ -224,8 +214,6 @@ class _Sender:
         stage.set_status(status, ended_s=ended.get("ended_s"))
         if self._refused:
             return False
-        if status != "RUNNING":
-            stage.set_tags({_SENT_TAG: state})
         self._done = state
         return True
 

@@ -49,6 +49,7 @@ _MAX_TAG_CHARACTERS = 8000
 _MAX_DIGEST_CHARACTERS = 36  # a DVC folder hash (32 + `.dir`) just fits
 PARAMS_PER_BATCH = 100
 METRICS_PER_BATCH = 1000
+_MOST_RUNS = 50_000  # of one answer
 _REFUSALS = (
     "BAD_REQUEST", "FEATURE_DISABLED", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "PERMISSION_DENIED",
     "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST", "UNAUTHENTICATED",
@@ -108,16 +109,8 @@ class Store:
     def find_runs(self, tags: Mapping[str, str]) -> list[Run]:
         """Return the runs with all these tags, oldest first."""
         text = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
-        runs: list[Run] = []
-        token: str | None = None
-        while True:
-            page = self.client.search_runs(
-                [self.experiment_id], text, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
-            )
-            runs.extend(page)
-            token = page.token
-            if not token:
-                return runs
+        order = ["attributes.start_time ASC"]
+        return list(self.client.search_runs([self.experiment_id], text, max_results=_MOST_RUNS, order_by=order))
 
     def find_or_create_run(self, identity: Mapping[str, str], name: str, *, start_s: float) -> StoredRun:
         """Return the oldest run with these identifying tags, or create one.

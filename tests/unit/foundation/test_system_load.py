@@ -54,12 +54,9 @@ def test_a_gpu_that_does_not_know_one_figure_tells_the_others(tmp_path: Path, mo
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=1 << 20, total=1 << 22),
         nvmlDeviceGetUtilizationRates=unknown,
-        nvmlDeviceGetPowerUsage=lambda handle: 50_000,
-        nvmlDeviceGetEnforcedPowerLimit=lambda handle: 100_000,
     )
     monkeypatch.setitem(sys.modules, "pynvml", driver)
     with load_sampled(tmp_path, 0.01):
         samples(tmp_path / "system.jsonl", 1)
     metrics = next(read_metrics(tmp_path / "system.jsonl")).metrics
     assert metrics["system/gpu_0_memory_usage_percentage"] == 25.0
-    assert metrics["system/gpu_0_power_usage_percentage"] == 50.0
