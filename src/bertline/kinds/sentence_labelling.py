@@ -87,8 +87,7 @@ class SentenceRows(StoredRows):
     labels: list[list[int]]
     """Indices into the manifest's `labels`, one for each sentence."""
 
-    def texts_read(self) -> list[str]:
-        return [" ".join(sentences) for sentences in self.sentences]
+    columns_read = ("sentences",)
 
 
 class LabelledDocument(NamedTuple):

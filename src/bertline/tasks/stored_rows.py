@@ -1,10 +1,10 @@
 """Stored rows: their columns, the files of the task artifact, and what a source is built into."""
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
@@ -27,11 +27,10 @@ _TYPES = {
     NDArray[np.float64]: pa.float64(),
 }
 _DTYPES = {NDArray[np.int64]: np.int64, NDArray[np.float64]: np.float64}
-_CLUSTERS = "clusters"
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRows(ABC):
+class StoredRows:
     """Columns of equal length, in a fixed order. Train rows are in random order, so the first n are a random sample."""
 
     ids: list[str]
@@ -40,6 +39,8 @@ class StoredRows(ABC):
     """Cluster of each row, such as its author; rows of one are not independent. None: each row is independent."""
 
     source_column: ClassVar[str] = "ids"
+    columns_read: ClassVar[tuple[str, ...]]
+    """Columns of texts, or of lists of them, that the model reads."""
 
     @classmethod
     def schema(cls) -> pa.Schema:
@@ -75,24 +76,27 @@ class StoredRows(ABC):
         return dataclasses.replace(self, **both)
 
     def to_table(self) -> pa.Table:
-        """Return the stored columns as a table."""
-        columns: dict[str, Any] = {}
-        for name in self.schema().names:
-            values = getattr(self, name)
-            columns[name] = [None] * len(self) if values is None else list(values)
-        return pa.table(columns, schema=self.schema())
+        """Return the stored columns as a table, with the clusters if there are any."""
+        schema = self.schema()
+        if self.clusters is not None:
+            schema = schema.append(pa.field("clusters", pa.string()))
+        columns = {name: getattr(self, name) for name in schema.names}
+        return pa.table(
+            {name: [None] * len(self) if values is None else list(values) for name, values in columns.items()},
+            schema=schema,
+        )
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
         """Return the rows of a table written by `to_table`."""
         types = get_type_hints(cls)
         columns: dict[str, Any] = {}
-        for name in cls.schema().names:
-            values = table[name].to_pylist()
-            if types[name] in _DTYPES:
-                columns[name] = np.array(values, dtype=_DTYPES[types[name]])
-            else:  # a column without values was None
+        for name in table.schema.names:
+            values, dtype = table[name].to_pylist(), _DTYPES.get(types[name])
+            if dtype is None:  # a column without values was None
                 columns[name] = None if values and values[0] is None else values
+            else:
+                columns[name] = np.array(values, dtype=dtype)
         return cls(**columns)
 
     @classmethod
@@ -101,9 +105,11 @@ class StoredRows(ABC):
         columns = zip(*rows, strict=True)
         return cls(*(list(next(columns, ())) for _ in cls.schema()))
 
-    @abstractmethod
     def texts_read(self) -> list[str]:
         """Return one text per row with everything the model reads, for measuring overlap with the corpus."""
+        columns = [values for name in self.columns_read if (values := getattr(self, name)) is not None]
+        rows = zip(*([[cell] if isinstance(cell, str) else cell for cell in column] for column in columns), strict=True)
+        return [" ".join(chain.from_iterable(cells)).strip() for cells in rows]
 
     def sources(self) -> list[str]:
         """Return the source of each row: its cluster or else its `source_column`. Rows of one are not independent."""
@@ -118,8 +124,7 @@ class PairedRows(StoredRows):
     text_pairs: list[str] | None
     """Second texts; None for a task of single passages."""
 
-    def texts_read(self) -> list[str]:
-        return _joined(self.texts, self.text_pairs)
+    columns_read = ("texts", "text_pairs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +166,7 @@ class TaggedRows(StoredRows):
     tags: list[list[str]]
     """IOB2 tags, one per word: `O`, `B-TYPE`, `I-TYPE`."""
 
-    source_column = "documents"
-
-    def texts_read(self) -> list[str]:
-        return [" ".join(words) for words in self.words]
+    source_column, columns_read = "documents", ("words",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +182,7 @@ class QuestionRows(StoredRows):
     starts: list[list[int]]
     """Start of each answer in the context, in characters."""
 
-    source_column = "titles"
-
-    def texts_read(self) -> list[str]:
-        return _joined(self.contexts, self.questions)
+    source_column, columns_read = "titles", ("contexts", "questions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +211,7 @@ class QueryRows(StoredRows):
     relevances: list[list[int]]
     """Relevance of each judged document; 0 or below means judged not relevant."""
 
-    def texts_read(self) -> list[str]:
-        return list(self.queries)
+    columns_read = ("queries",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +229,7 @@ class CandidateRows(StoredRows):
     all_relevances: list[list[int]]
     """Relevances of all judged documents of the query, including those that the first stage missed."""
 
-    def texts_read(self) -> list[str]:
-        return [" ".join([query, *texts]) for query, texts in zip(self.queries, self.candidates, strict=True)]
+    columns_read = ("queries", "candidates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,14 +241,7 @@ class SummaryRows(StoredRows):
     chosen: list[list[int]]
     """1 for sentences in the greedy selection with the best ROUGE, which is the training target; else 0."""
 
-    def texts_read(self) -> list[str]:
-        return [" ".join(sentences) for sentences in self.sentences]
-
-
-def _joined(first: list[str], second: list[str] | None) -> list[str]:
-    if second is None:
-        return list(first)
-    return [f"{one} {other}".strip() for one, other in zip(first, second, strict=True)]
+    columns_read = ("sentences",)
 
 
 TASK_KIND = "task"
@@ -266,10 +256,7 @@ Rows = TypeVar("Rows", bound=StoredRows)
 
 def write_rows(folder: Path, split: SplitName, rows: StoredRows) -> None:
     """Write one split."""
-    table = rows.to_table()
-    if rows.clusters is not None:
-        table = table.append_column(_CLUSTERS, pa.array(rows.clusters, pa.string()))
-    pq.write_table(table, folder / f"{split}.parquet", compression="zstd")
+    pq.write_table(rows.to_table(), folder / f"{split}.parquet", compression="zstd")
 
 
 def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
@@ -284,8 +271,6 @@ def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
     with pq.ParquetFile(path) as file:  # `read_table` holds on to several times the memory
         table = file.read(use_threads=False)
     rows = rows_class.from_table(table)
-    if _CLUSTERS in table.schema.names:
-        rows = dataclasses.replace(rows, clusters=table[_CLUSTERS].to_pylist())
     del table
     pa.default_memory_pool().release_unused()
     return rows
