@@ -44,10 +44,9 @@ class EncodedShard(NamedTuple):
     document_starts: Array
     """[documents + 1] int64."""
     copies: Array
-    """[documents, 2] where the copies of each document begin and end, itself among them; empty if none has copies."""
-    by_language: Array
-    """[documents, 3] in the order of their languages: a document and the number of its language; and, by document, its
-    row in this order. Empty if ids do not say a language."""
+    """[documents] the first of the copies of each document, which follow each other; empty if none has copies."""
+    languages: Array
+    """[documents] the number of each document's language, in the order of the file's counts; empty if ids say none."""
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -96,13 +95,10 @@ class EncodedCorpus:
         self.num_documents = self.document_bounds[-1]
         self.has_short_documents = sum(each["short"] for each in counts) > 0.3 * self.num_documents
         """Whether so many documents have fewer than five sentences that many pairs are of a last sentence alone."""
-        names = sorted({name for each in counts for name in each.get("languages", {})})
-        several = sum(not name.startswith("/") for name in names) > 1
-        self.language_bounds = {
-            name: _bounds(each["languages"].get(name, 0) for each in counts) for name in names * several
-        }
-        """Documents of each language before each shard, if there are several languages; of a document without language
-        that of its source alone."""
+        names = {name for each in counts for name in each.get("languages", {})}
+        self.has_languages = sum(not name.startswith("/") for name in names) > 1
+        """Whether there are several languages; that of a document without one is its source's alone."""
+        self._in_language: dict[str, Array] = {}
         self._opened: dict[int, EncodedShard] = {}
 
     def shard(self, number: int) -> EncodedShard:
@@ -130,30 +126,22 @@ class EncodedCorpus:
         before, copies = self.document_bounds[number], self.shard(number).copies
         if not len(copies):
             return document, document + 1
-        first, stop = copies[document - before].tolist()
-        return before + first, before + stop
+        first = copies[document - before]
+        return before + int(first), before + int(np.searchsorted(copies, first, side="right"))
 
-    def num_others(self, document: int, copies: int) -> int:
-        """Return how many other documents have the language of this one, the first of some copies."""
-        return self.language_bounds[self._language_of(document)[0]][-1] - copies if self.language_bounds else 0
-
-    def other(self, document: int, number: int, copies: int) -> int:
-        """Return another document of the same language, by a number below `num_others`."""
-        name, place = self._language_of(document)
-        place, bounds = number + copies * (number >= place), self.language_bounds[name]
-        shard = bisect_right(bounds, place) - 1
-        by_language = self.shard(shard).by_language
-        first = np.searchsorted(by_language[:, 1], list(self.counts[shard]["languages"]).index(name))
-        return self.document_bounds[shard] + int(by_language[first + place - bounds[shard], 0])
-
-    def _language_of(self, document: int) -> tuple[str, int]:
-        """Return the language of a document, and its place among all documents of the language."""
-        shard = bisect_right(self.document_bounds, document) - 1
-        by_language = self.shard(shard).by_language
-        row = by_language[document - self.document_bounds[shard], 2]
-        number = int(by_language[row, 1])
-        name = list(self.counts[shard]["languages"])[number]
-        return name, self.language_bounds[name][shard] + int(row - np.searchsorted(by_language[:, 1], number))
+    def in_language_of(self, document: int) -> Array:
+        """Return the documents, ascending, that have the language of this one."""
+        number = bisect_right(self.document_bounds, document) - 1
+        code = self.shard(number).languages[document - self.document_bounds[number]]
+        name = list(self.counts[number]["languages"])[code]
+        if name not in self._in_language:
+            of_shards = []
+            for shard, (before, counts) in enumerate(zip(self.document_bounds, self.counts, strict=False)):
+                if name in counts["languages"]:
+                    code = list(counts["languages"]).index(name)
+                    of_shards.append(before + np.flatnonzero(self.shard(shard).languages == code))
+            self._in_language[name] = np.concatenate(of_shards)
+        return self._in_language[name]
 
     def copy_spans(self, starts: Array, lengths: Array, places: Array, out: Array) -> None:
         """Copy spans of tokens to places of an array. Of each shard no more than its spans need is in memory."""
@@ -216,34 +204,28 @@ def encode_file(path: Path, out: Path, *, tokenizer_folder: Path, config: Exampl
         counts["unknown_characters"] += _unknown_characters(tokenizer, sentences, batch, lengths)
     lengths, numbers = np.concatenate(in_sentence), np.concatenate(in_document)
     counts["sentences/no_tokens"], counts["documents/no_tokens"] = int((lengths == 0).sum()), int((numbers == 0).sum())
-    copies = by_language = np.empty(0, dtype=np.int64)
-    languages: dict[str, int] = {}
+    copies = languages = np.empty(0, dtype=np.int64)
+    in_languages: dict[str, int] = {}
     if has_labels:
-        copies, by_language, languages = _labelled(ids, numbers > 0)
-        counts["documents/copies"] = len(copies) - len(np.unique(copies[:, 0])) if len(copies) else 0
+        copies, languages, in_languages = _labelled(ids, numbers > 0)
+        counts["documents/copies"] = len(copies) - len(np.unique(copies))
     shard = EncodedShard(
-        np.concatenate(tokens), starts_of(lengths[lengths > 0]), starts_of(numbers[numbers > 0]), copies, by_language
+        np.concatenate(tokens), starts_of(lengths[lengths > 0]), starts_of(numbers[numbers > 0]), copies, languages
     )
     shard.save(out)
-    return {**counts, **shard.counts(), **({"languages": languages} if has_labels else {})}
+    return {**counts, **shard.counts(), **({"languages": in_languages} if has_labels else {})}
 
 
 def _labelled(ids: list[str], has_tokens: npt.NDArray[np.bool_]) -> tuple[Array, Array, dict[str, int]]:
-    """Return `copies` and `by_language` of the documents with tokens, and the number of these in each language."""
-    firsts = np.maximum.accumulate([0 if is_copy else number for number, is_copy in enumerate(are_copies(ids))])
-    begins = np.flatnonzero(np.diff(firsts[has_tokens], prepend=-1))
-    sizes = np.diff(begins, append=has_tokens.sum())
-    ranges = np.repeat(np.stack([begins, begins + sizes], axis=1), sizes, axis=0)
+    """Return `copies` and `languages` of the documents with tokens, and the number of these in each language."""
+    originals = np.maximum.accumulate([0 if is_copy else number for number, is_copy in enumerate(are_copies(ids))])
+    _, firsts, inverse = np.unique(originals[has_tokens], return_index=True, return_inverse=True)
+    copies = firsts[inverse] if len(firsts) < len(inverse) else firsts[:0]
     names: dict[str, int] = {}
-    numbers = []
-    for label in map(label_of, ids):
-        numbers.append(names.setdefault(language_of(label) or f"/{label}", len(names)))
-    languages = np.array(numbers, dtype=np.int64)[has_tokens]
-    order = np.argsort(languages, kind="stable")
-    by_language = np.stack([order, languages[order], np.argsort(order)], axis=1)
+    codes = [names.setdefault(language_of(label) or f"/{label}", len(names)) for label in map(label_of, ids)]
+    languages = np.array(codes, dtype=np.int64)[has_tokens]
     in_language = np.bincount(languages, minlength=len(names)).tolist()
-    any_copies = (np.diff(ranges, axis=1) > 1).any()
-    return ranges if any_copies else ranges[:0], by_language, dict(zip(names, in_language, strict=True))
+    return copies, languages, dict(zip(names, in_language, strict=True))
 
 
 def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Array, lengths: Array) -> int:

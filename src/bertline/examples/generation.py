@@ -213,8 +213,10 @@ def _random_sentence(corpus: EncodedCorpus, document: int, rng: random.Random) -
     """
     first, stop = corpus.copies_of(document)
     copies = stop - first
-    if choices := corpus.num_others(first, copies):
-        other = corpus.other(first, _below(rng, choices), copies)
+    alike = corpus.in_language_of(first) if corpus.has_languages else ()
+    if len(alike) > copies:
+        number = _below(rng, len(alike) - copies)
+        other = int(alike[number + copies * (number >= np.searchsorted(alike, first))])
     else:
         other = _below(rng, corpus.num_documents - copies)
         other += copies * (other >= first)
