@@ -154,27 +154,6 @@ def test_a_head_opens_from_its_map_and_tokens_and_segments_filter_its_weights(vi
     assert opened.locator(".side").first.locator("button").count() == before - 3
 
 
-def test_a_token_that_a_model_lacks_or_that_is_hidden_is_read_by_nothing(
-    visit, models: list[LoadedModel], tmp_path: Path
-) -> None:
-    words = ("the", "donau", "##dampf", "##schifffahrts", "##gesellschaft", "cat")
-    other = bertline.load(str(tiny.write_encoder(tmp_path, heads=True, words=words)), device="cpu")
-    (tmp_path / "look.html").write_text(
-        look_page([other, models[0]], "the donaudampfschifffahrtsgesellschaft")[0], encoding="utf-8"
-    )
-    opened = visit((tmp_path / "look.html").as_uri()).page
-    says, hint = opened.locator(".readout"), "Point at a token, or choose it, to see its weights alone."
-    for side, first in enumerate(["##gesellschaft reads", "##gesellschaft is read by"]):
-        opened.click(f'[data-key="side 0 {side} 5"]')
-        assert says.all_inner_texts()[0].startswith(first) and says.all_inner_texts()[1] == hint
-        opened.mouse.move(0, 0)
-    opened.click('[data-key="side 0 0 0"]')
-    opened.mouse.move(0, 0)
-    assert [text.split(" reads")[0] for text in says.all_inner_texts()] == ["[CLS]", "[CLS]"]
-    opened.uncheck('[data-key="edges"]')
-    assert says.all_inner_texts() == [hint, hint]
-
-
 def test_a_model_without_the_chosen_layer_or_head_names_what_it_shows(
     visit, models: list[LoadedModel], tmp_path: Path
 ) -> None:
@@ -216,33 +195,6 @@ def test_each_blank_is_filled_whatever_token_is_chosen(
             assert opened.locator(f'[data-key="blank 0 {blank}"]').get_attribute("aria-pressed") == "true"
         assert opened.locator('[data-key="token 0 2"]').get_attribute("aria-pressed") == "true"
         assert "reads the vector of the chosen blank" in opened.locator("main").inner_text()
-
-
-def test_what_is_beyond_the_page_is_neither_within_nor_between_texts(
-    visit, models: list[LoadedModel], tmp_path: Path, monkeypatch
-) -> None:
-    monkeypatch.setattr(module, "_MAX_WEIGHTS", 2 * 4 * 6 * 6)
-    (tmp_path / "look.html").write_text(look_page(models[:1], "the cat", "sat on a mat")[0], encoding="utf-8")
-    opened = visit((tmp_path / "look.html").as_uri()).page
-    opened.click('[data-key="side 0 0 1"]')
-    opened.mouse.move(0, 0)
-    read = {}
-    for kind in ("all", "same", "across", "ab", "ba"):
-        opened.select_option('[data-key="between"]', kind)
-        read[kind] = set(opened.locator(".readout .value bdi").all_inner_texts())
-    assert "(3 more)" in read.pop("all") and not any("(3 more)" in tokens for tokens in read.values())
-    assert read == {"same": {"[CLS]", "the", "cat", "[SEP]"}, "across": {"sat", "on"}, "ab": {"sat", "on"}, "ba": set()}
-
-
-def test_weak_attention_to_many_tokens_is_drawn(visit, tmp_path: Path) -> None:
-    words = [f"word{number}" for number in range(40)]
-    changes: dict[str, Any] = {"max_position_embeddings": 48, "initializer_range": 0.02}
-    model = bertline.load(str(tiny.write_encoder(tmp_path / "weak", words=words, **changes)), device="cpu")
-    assert model.inside(" ".join(words)).probabilities.max() < 0.04
-    (tmp_path / "look.html").write_text(look_page([model], " ".join(words))[0], encoding="utf-8")
-    opened = visit((tmp_path / "look.html").as_uri()).page
-    assert shows_something(opened.locator(".heads canvas"))
-    assert "Weights below 5 %, or 1 / tokens if that is less, are left out" in opened.locator("main").inner_text()
 
 
 def test_lines_end_at_their_tokens_at_any_width(visit, page: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import re
 import sys
@@ -17,10 +16,6 @@ sys.path.insert(0, str(DOCS))
 
 import reference_tables  # noqa: E402
 
-from bertline.corpus.readers.text import TextReader  # noqa: E402
-from bertline.corpus.registry import CORPORA  # noqa: E402
-from bertline.kinds.classification import ClassificationTaskConfig  # noqa: E402
-
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
 
@@ -30,17 +25,6 @@ def test_the_tables_of_the_pages_are_those_of_the_code() -> None:
     assert stale == [], "a command, a key, a comment of conf/ or the Makefile has changed: run make reference, commit"
     placed = re.findall(r"^<!-- generated: (\w+) -->$", "\n".join(texts.values()), re.MULTILINE)
     assert sorted(placed) == sorted(reference_tables.TABLES)
-
-
-def test_the_tables_leave_out_plugins() -> None:
-    class Theirs(ClassificationTaskConfig):
-        """Settings of another package's kind of task."""
-
-    made = type("TheirsCorpus", (Theirs,), {"__module__": "TheirsCorpus"})  # as the settings of corpora are made
-    for cls in (Theirs, made):
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-        own = [ClassificationTaskConfig, CORPORA[TextReader]]
-        assert reference_tables.members_of(own[0] | cls | own[1]) == own
 
 
 def test_every_key_has_a_meaning() -> None:
@@ -118,18 +102,6 @@ def test_each_file_on_the_way_to_a_step_is_named_in_one_before_it() -> None:
             path = Path(name).with_suffix("")
             assert not before or ".".join(path.parts[1:]) in before or f"`{path.name}`" in before, name
             before += (ROOT / name).read_text()
-
-
-def test_the_searches_have_the_trials_that_the_page_says() -> None:
-    page = (DOCS / "howto/sweeps.md").read_text()
-    said = dict(
-        re.findall(
-            r"^\| `(docs_tiny|docs_long|default|tpe_halving)` \|\D*?(?:A\.3\), )?(\d+) ", page, flags=re.MULTILINE
-        )
-    )
-    files = {name: yaml.safe_load((ROOT / f"conf/sweep/{name}.yaml").read_text()) for name in said}
-    assert len(said) == 4
-    assert said == {name: str(file["num_trials"]) for name, file in files.items()}
 
 
 def test_the_readme_is_short_and_its_picture_small() -> None:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy.event
 import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
-from sqlalchemy.engine import Engine
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking import sending as sending_module
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.registry import Registration, register
 from bertline.tracking.sending import send_all, sending
 from bertline.tracking.tracked_runs import (
     PARENT_TAG,
@@ -38,35 +33,7 @@ from bertline.tracking.tracked_runs import (
     write_tracked_runs,
 )
 from servers import wait_until
-from serving_inputs import serving
 from tracking_inputs import event, files_of, finish, opened, record, runs_of, send, set_state, steps_of
-
-
-@pytest.fixture
-def full_disk() -> Iterator[None]:
-    """SQLite says that the disk is full as a database grows beyond eight pages, or beyond what it has."""
-
-    def limit(connection: Any, _: Any) -> None:
-        connection.execute("PRAGMA max_page_count = 8")
-
-    sqlalchemy.event.listen(Engine, "connect", limit)
-    yield
-    sqlalchemy.event.remove(Engine, "connect", limit)
-
-
-@pytest.mark.usefixtures("full_disk")
-def test_a_full_disk_is_one_line_at_each_time_and_the_work_ends(
-    config: TrackingConfig, folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copy(config.uri.removeprefix("sqlite:///"), tmp_path / "own.db")
-    params = {f"p{number}": "x" * 5000 for number in range(60)}
-    opened(folder, record(dataclasses.replace(config, uri=f"sqlite:///{tmp_path}/own.db"), params=params))
-    assert send_all([folder]) == [folder]
-    with sending(folder):
-        pass
-    said = capfd.readouterr()
-    assert [line.count("database or disk is full") for line in filter(None, said.err.splitlines())] == [1, 1]
-    assert said.out.count("database or disk is full") == 1 and "Traceback" not in said.out
 
 
 def logged(folder: Path, steps: range, name: str = "metrics.jsonl", key: str = "train/loss") -> None:
@@ -130,15 +97,6 @@ def test_a_figure_that_changes_is_replaced_not_doubled(config: TrackingConfig, f
     assert run.data.metrics["score"] == 2.0
     assert steps_of(config, run, "score") == [0, 1]
     assert steps_of(config, run, "other") == [0]
-
-
-def test_more_parameters_than_a_batch_holds_are_all_there(config: TrackingConfig, folder: Path) -> None:
-    params = {f"p{number}": number for number in range(230)} | {"long": "x" * 9_000}
-    opened(folder, record(config, params=params))
-    assert send(folder) and send(folder)
-    params = runs_of(config)["pretrain"].data.params
-    assert len(params) == 231
-    assert "cut, 9000 characters" in params["long"]
 
 
 def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingConfig, folder: Path) -> None:
@@ -288,30 +246,6 @@ def test_rows_of_a_growing_file_are_sent_once_although_a_resume_rewrites_it(
     assert steps_of(config, runs_of(config)["pretrain"], "a") == [1, 2, 3, 4, 5, 7]
 
 
-def test_nothing_new_costs_no_call_while_it_is_sent_and_sends_nothing_later(
-    config: TrackingConfig, folder: Path, calls: Counter[str]
-) -> None:
-    content = opened(folder, record(config, params={"lr": 0.1}))
-    logged(folder, range(3500))
-    (folder / "events.jsonl").write_text(event(0))
-    sender = sending_module._Sender(folder)
-    assert sender.send()
-    assert calls["log_batch"] < 12 and calls["get_metric_history"] == 0
-    calls.clear()
-    assert sender.send()
-    assert not calls
-    logged(folder, range(3500, 3501))
-    assert sender.send()
-    assert calls == {"log_batch": 1}
-    finish(folder, content)
-    assert sender.send()
-    sender.close()
-    calls.clear()
-    assert send(folder)
-    assert calls["log_batch"] == 0
-    assert steps_of(config, runs_of(config)["pretrain"], "train/loss") == list(range(3501))
-
-
 @pytest.mark.parametrize("arrived", [0, 3, 5])
 def test_a_batch_that_arrived_in_part_is_completed_not_repeated(
     config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch, arrived: int
@@ -455,10 +389,3 @@ def test_a_record_is_read_as_it_was_left(config: TrackingConfig, folder: Path) -
     (folder / RUNS_NAME).write_text("{}")
     with pytest.raises(ArtifactError, match="another version"):
         read_tracked_runs(folder)
-
-
-def test_disabled_tracking_leaves_no_record_and_registers_nothing(config: TrackingConfig, folder: Path) -> None:
-    write_tracked_runs(folder, record(dataclasses.replace(config, enabled=False)))
-    assert list(folder.iterdir()) == []
-    registration = Registration(alias="champion", tags={}, serving=serving())
-    assert register(folder, "name", folder, registration) is None
