@@ -13,7 +13,7 @@ from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.foundation.engine import Engine
-from bertline.foundation.files import read_json
+from bertline.foundation.files import drop_leftovers, read_json
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
 from no_packages import NO_PACKAGES
@@ -46,6 +46,8 @@ def write_stages(folder: Path, engine: Engine, *, texts: int = 60) -> None:
     """Write `corpus`, `tokenizer` and `examples` in a folder; what was done is resumed."""
     text = folder.parent / "text"
     write_text(text, texts)
+    for name in ("corpus", "tokenizer", "examples"):
+        drop_leftovers(folder / name)  # as a stage does
     with patch("bertline.corpus.build.SHARD_BYTES", 20_000):
         build_corpus(corpus_config(text), NO_PACKAGES, folder / "corpus", engine=engine, work=folder / "work/corpus")
     build_tokenizer(TOKENIZER, folder / "corpus", folder / "tokenizer", engine=engine, work=folder / "work/tokenizer")
