@@ -63,10 +63,7 @@ def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[pla
     text = planning.text_size(config.corpus, changed) if asked.corpus_tokens is None else given
     vocab_size = planning.vocab_size(config.tokenizer, changed)
     training = planning.Training(config, vocab_size, hardware.attention_device(precision))
-    measurements = planning.read_measurements(RECORDS)
-    return training, planning.forecast(
-        training, hardware, text, num_devices=asked.num_devices, measurements=measurements
-    )
+    return training, planning.forecast(training, hardware, text, num_devices=asked.num_devices)
 
 
 def default_pipeline() -> str:

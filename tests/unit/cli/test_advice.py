@@ -51,7 +51,7 @@ def answered(folder: Path, arguments: list[str]) -> str:
         name, task, own_paths = finetune.asked_task(asked, given)
         build_task(name, validated(name, task), NO_PACKAGES, folder / "rows")
     except BertlineError as error:
-        return finetune.in_the_users_terms(str(error), name, own_paths, asked["task"])
+        return finetune.in_the_users_terms(str(error), name, own_paths)
     finally:
         patch.undo()
     return ""
