@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
@@ -188,13 +187,9 @@ def newest_model() -> Path:
     """Return the newest weights of a running pretraining, else the finished encoder, else the newest of any run."""
     finished = Path("artifacts/pretrain")
 
-    def written_s(latest: Path) -> float:
-        try:
-            return latest.stat().st_mtime
-        except FileNotFoundError:  # between the two renames of a swap
-            return math.inf
-
-    newest_first = sorted(Path().glob("runs/pretrain/*/latest"), key=written_s, reverse=True)
+    # Between the two renames of a swap there is no folder for a moment.
+    written_s = {path: path.stat().st_mtime for path in Path().glob("runs/pretrain/*/latest") if path.exists()}
+    newest_first = sorted(written_s, key=written_s.__getitem__, reverse=True)
     running = [path for path in newest_first if is_locked(path.parent)]
     candidates = [*running, *([finished] if (finished / "model.safetensors").exists() else []), *newest_first]
     if not candidates:

@@ -94,9 +94,12 @@ def _closure(waiting: list[str], root: Path, stage: str, own_kind: Sequence[str]
 def syntax_digest(tree: ast.AST) -> str:
     """Digest what code does, not how it is written or explained.
 
-    The digest of a source is the same on every Python version that bertline supports.
+    Versions of Python write down syntax differently; a stage's identity has the version, too.
     """
-    return hashlib.sha256(_canonical(tree).encode()).hexdigest()[:16]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [statement for statement in node.body if not _is_docstring(statement)]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
 
 
 @cache  # most modules are part of several stages
@@ -189,29 +192,3 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 def _is_docstring(node: object) -> bool:
     """Return whether a statement is a bare string, which is documentation anywhere: of attributes, after them."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def _canonical(node: object) -> str:
-    """Return a dump like `ast.dump`, but the same on every Python version: empty optional fields are left out."""
-    if isinstance(node, str):
-        return ascii(node)
-    if isinstance(node, list):
-        return "[" + ",".join(map(_canonical, node)) + "]"
-    if isinstance(node, ast.Constant):
-        # The value is not an optional field: None, "" and 0 are three values. `ascii`, because the characters that
-        # `repr` escapes depend on the version's Unicode tables.
-        return f"Constant({node.value!a})"
-    if isinstance(node, ast.JoinedStr):
-        # Some Python versions append an empty text to the last part.
-        parts = [part for part in node.values if not (isinstance(part, ast.Constant) and part.value == "")]
-        return f"JoinedStr({_canonical(parts)})"
-    if isinstance(node, ast.AST):
-        told = []
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if name == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                value = [statement for statement in node.body if not _is_docstring(statement)]
-            if value is not None and value != [] and name not in ("ctx", "type_comment"):
-                told.append(f"{name}={_canonical(value)}")
-        return f"{type(node).__name__}({','.join(told)})"
-    return ascii(node)

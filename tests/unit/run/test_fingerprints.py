@@ -153,32 +153,6 @@ def test_constants_that_compare_or_look_alike_have_digests_of_their_own() -> Non
     assert digest("def f(): return None") != digest('def f(): return ""') != digest("def f(): return")
 
 
-# What versions write down differently: type parameters, f-strings, patterns, keyword-only defaults, new characters.
-SYNTAX = """
-import a.b as c
-from . import d
-class K(B, metaclass=M):
-    x: int = None
-    def f(self, /, a, *b, c, d="", **e) -> None:
-        '''Words.'''
-        return f"{a!r:>{d}}{c=} tail {{}} \U0001fae9 \u00e4"
-async def g(z=u"x"):
-    async with z as y, w:
-        return [i async for i in y if i], lambda *, k=None: {**k, None: 1e300}
-match x:
-    case {"a": None, **rest} | [1, *_] | K(f=-1.5j) if rest:
-        del x[1:, None, ...]
-try:
-    pass
-except* (V, W) as v:
-    raise v from None
-"""
-
-
-def test_a_digest_is_the_same_on_every_version_of_python() -> None:
-    assert digest(SYNTAX) == "4fcf040382ae6398"
-
-
 def test_imports_inside_functions_are_reached_and_of_a_stage_those_of_build_alone(tmp_path: Path) -> None:
     stage = """
 from bertline.stages.base import Stage
