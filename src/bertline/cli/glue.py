@@ -13,7 +13,7 @@ import yaml
 from bertline.cli.composition import composing
 from bertline.cli.finetune import start_of, sweep
 from bertline.cli.project import of_caller
-from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, sha256_of_json, write_atomically, write_json
 from bertline.foundation.formats import markdown_table, short_title, with_spread
 from bertline.foundation.progress import say
@@ -33,8 +33,7 @@ def glue(composed: dict[str, Any]) -> None:
         bertline glue data=/path/to/GLUE start_from=google-bert/bert-base-uncased sweep.num_seeds=1
         bertline glue data=/path/to/GLUE sets=[cola,rte] sweep=default
 
-    The table is in runs/glue. After a kill, the same command resumes. A set that fails is reported, and the others
-    still run.
+    The table is in runs/glue. After a kill or an error, the same command resumes.
     """
     found = found_sets(of_caller(composed["data"]), composed["sets"])
     named = start_of(composed["start_from"])
@@ -47,18 +46,12 @@ def glue(composed: dict[str, Any]) -> None:
     for number, one in enumerate(found, start=1):
         say(f"GLUE, set {number} of {len(found)}: {one['title']} ({one['path']})")
         of_set = {**composed, "task_name": one["name"]}
-        try:
-            places = {"tasks": run_stage("task_data", of_set), "pretrain": encoder}
-            one["result"] = (sweep(of_set, places) / "result.json").as_posix()
-        except BertlineError as error:
-            say(f"{one['title']} failed: {error}")
-            one["problem"] = str(error)
+        places = {"tasks": run_stage("task_data", of_set), "pretrain": encoder}
+        one["result"] = (sweep(of_set, places) / "result.json").as_posix()
         table = glue_table(found[:number], encoder="encoder" if start is None else short_title(start))
         write_json(folder / "table.json", {"encoder": start, "sets": found[:number]})
         write_atomically(folder / "table.md", table)
     say(f"{table}\n{folder / 'table.md'}")
-    if failed := [one["title"] for one in found if "problem" in one]:
-        raise BertlineError(f"failed: {', '.join(failed)}. Fix it and run the same command again; the rest is kept.")
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> list[dict[str, Any]]:
@@ -104,15 +97,12 @@ def task_of(found: Mapping[str, Any], composed: Mapping[str, Any], start: str | 
 
 
 def glue_table(sets: Sequence[Mapping[str, Any]], *, encoder: str) -> str:
-    """Return the table of sets and its notes as Markdown. Each set has the path of its `result`, or a `problem`."""
+    """Return the table of sets and its notes as Markdown. Each set has the path of its `result`."""
     head = ["set", "metric", encoder, "strongest simple", "train rows", "test rows"]
     notes = ["GLUE's own tests have no labels: its dev is the test, and a tenth of train is dev."]
     lines = []
     for one in sets:
-        notes += [f"{one['title']}: {one[key]}" for key in ("note", "problem") if key in one]
-        if "problem" in one:
-            lines.append([one["title"], "failed", *["–"] * 4])
-            continue
+        notes += [f"{one['title']}: {one['note']}"] if "note" in one else []
         result = read_json(Path(one["result"]))
         scores = result["arms"]["encoder"]["scores"]
         simple = result["baselines"].get(result["conclusion"]["opponent"])
@@ -124,5 +114,4 @@ def glue_table(sets: Sequence[Mapping[str, Any]], *, encoder: str) -> str:
         ]
         num_rows = [result["rows"]["train"], sum(result["rows"][split] for split in one["scores"])]
         lines.append([one["title"], *map(" / ".join, cells), *(f"{number:,}" for number in num_rows)])
-    escaped = (note.replace("|", "\\|").replace("\n", " ") for note in notes)
-    return f"{markdown_table(head, lines)}\n\n" + "\n".join(f"- {note}" for note in escaped) + "\n"
+    return f"{markdown_table(head, lines)}\n\n" + "\n".join(f"- {note}" for note in notes) + "\n"

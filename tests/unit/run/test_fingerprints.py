@@ -68,7 +68,7 @@ CHANGES = [
     ("stages.pipeline", '"commit": commit', '"commit": ""', {"export", "evaluate"}),
     ("stages.pretrain", "return run(work)", "return {}", {"pretrain"}),
     # What people see of a stage.
-    ("stages.pretrain", "so there is no", "so no", set()),
+    ("stages.pretrain", "{loss:.2f}", "{loss:.3f}", set()),
     ("stages.sweep", "is_long = True", "is_long = False", set()),
     ("stages.export", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', set()),
     # A kind of task, part by part.
