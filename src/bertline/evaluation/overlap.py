@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bertline.corpus.quality.contamination import MIN_WORDS
-from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, hashes_of_documents, ngram_hashes
+from bertline.corpus.quality.word_hashes import Hashes, find_ngrams, hashes_of_documents, ngram_hashes
 from bertline.corpus.storage import shard_paths
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.parallel import ordered_map
@@ -106,7 +106,7 @@ def _found_in_row_group(place: tuple[Path, int], *, wanted: Mapping[int, Hashes]
     path, index = place
     with _opened(path) as shard:
         documents = shard.read_row_group(index, columns=["sentences"])["sentences"].to_pylist()
-    return {n: np.unique(indices) for n, indices, _ in NgramSearch(wanted).found_in(documents)}
+    return {n: np.unique(indices) for n, indices, _ in find_ngrams(wanted, documents)}
 
 
 def _opened(path: Path) -> pq.ParquetFile:

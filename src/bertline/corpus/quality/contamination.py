@@ -7,14 +7,14 @@ Reference: Brown et al., "Language Models are Few-Shot Learners", 2020, appendix
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertline.corpus.lines import numbered_lines
-from bertline.corpus.quality.word_hashes import Hashes, NgramSearch, ngram_hashes, word_hashes
+from bertline.corpus.quality.word_hashes import Hashes, find_ngrams, ngram_hashes, word_hashes
 from bertline.corpus.tables import TableLayout, format_by_name, read_records
 from bertline.foundation.engine import Counts
 from bertline.foundation.errors import DataError
@@ -82,12 +82,12 @@ def write_needles(paths: Sequence[str], out: Path) -> Counts:
     return {"passages": total}
 
 
-def read_needles(folder: Path) -> NgramSearch:
-    """Return the search for what `write_needles` wrote."""
+def read_needles(folder: Path) -> dict[int, Hashes]:
+    """Return the n-grams that `write_needles` wrote, sorted, by their number of words."""
     with np.load(folder / _FILE, allow_pickle=False) as content:
-        return NgramSearch({int(length): content[length] for length in content.files})
+        return {int(length): content[length] for length in content.files}
 
 
-def contaminated(paragraphs: Sequence[Sequence[str]], needles: NgramSearch) -> list[int]:
+def contaminated(paragraphs: Sequence[Sequence[str]], needles: Mapping[int, Hashes]) -> list[int]:
     """Return the indices of the paragraphs that contain a passage, in order; it may cross sentences."""
-    return sorted({int(number) for _, _, numbers in needles.found_in(paragraphs) for number in numbers})
+    return sorted({int(number) for _, _, numbers in find_ngrams(needles, paragraphs) for number in numbers})

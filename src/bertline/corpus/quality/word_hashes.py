@@ -25,7 +25,6 @@ _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 _SHIFT = np.uint64(32)
-_FEWEST_TABLE_BITS, _MOST_TABLE_BITS = 16, 27
 
 
 def _is_of_word(character: str) -> bool:
@@ -106,41 +105,23 @@ def ngrams_by_length(words: Hashes, lengths: Collection[int]) -> Iterator[tuple[
             yield n, hashes
 
 
-class NgramSearch:
-    """Finds n-grams in texts; memory does not depend on the texts.
+def find_ngrams(
+    wanted: Mapping[int, Hashes], texts: Iterable[Iterable[str]]
+) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Yield n and [places] the indices of the wanted n-grams that are found, and of the texts that have them.
 
     Args:
         wanted: Sorted hashes of the n-grams, by their number of words.
+        texts: Each may consist of several parts, such as sentences, which an n-gram may cross.
     """
-
-    def __init__(self, wanted: Mapping[int, Hashes]) -> None:
-        self._wanted = wanted
-        # A bit table over the highest bits of the hashes tells fast what cannot be wanted.
-        self._tables: dict[int, tuple[np.uint64, npt.NDArray[np.bool_]]] = {}
-        for n, hashes in wanted.items():
-            bits = min(_MOST_TABLE_BITS, max(_FEWEST_TABLE_BITS, (8 * len(hashes)).bit_length()))
-            shift, table = np.uint64(64 - bits), np.zeros(1 << bits, np.bool_)
-            table[hashes >> shift] = True
-            self._tables[n] = shift, table
-
-    def found_in(
-        self, texts: Iterable[Iterable[str]]
-    ) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """Yield n and [places] the indices of the wanted n-grams that are found, and of the texts that have them.
-
-        A text may consist of several parts, such as sentences, which an n-gram may cross.
-        """
-        of_texts = hashes_of_documents(texts)
-        words = np.concatenate([*of_texts, np.empty(0, np.uint64)])
-        text_of_word = np.repeat(np.arange(len(of_texts)), [len(each) for each in of_texts])
-        for n, ngrams in ngrams_by_length(words, self._wanted):
-            shift, table = self._tables[n]
-            starts = np.flatnonzero(table[ngrams >> shift])
-            starts = starts[text_of_word[starts] == text_of_word[starts + n - 1]]
-            wanted = self._wanted[n]
-            indices = np.minimum(np.searchsorted(wanted, ngrams[starts]), len(wanted) - 1)
-            is_found = wanted[indices] == ngrams[starts]
-            yield n, indices[is_found], text_of_word[starts[is_found]]
+    of_texts = hashes_of_documents(texts)
+    words = np.concatenate([*of_texts, np.empty(0, np.uint64)])
+    text_of_word = np.repeat(np.arange(len(of_texts)), [len(each) for each in of_texts])
+    for n, ngrams in ngrams_by_length(words, wanted):
+        indices = np.minimum(np.searchsorted(wanted[n], ngrams), len(wanted[n]) - 1)
+        is_inside = text_of_word[: len(ngrams)] == text_of_word[n - 1 :]
+        starts = np.flatnonzero((wanted[n][indices] == ngrams) & is_inside)
+        yield n, indices[starts], text_of_word[starts]
 
 
 def mixed(values: Hashes) -> Hashes:
