@@ -368,7 +368,6 @@ GRAPHS: dict[str, Architecture] = {
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("family", WRAPPED)
 def test_onnx_gives_the_outputs_of_the_model_at_any_length(family: str, head: str, tmp_path: Path) -> None:
     reference_of(family, head).save_pretrained(tmp_path)
     view = load_view(tmp_path, GRAPHS[head])

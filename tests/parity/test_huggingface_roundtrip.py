@@ -141,17 +141,3 @@ def test_sharded_checkpoints_are_read(reference: transformers.BertForPreTraining
     reference.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
     assert not (tmp_path / "sharded/model.safetensors").exists()
     assert_same_encoder(tmp_path / "sharded", reference)
-
-
-def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(reference, tmp_path, capsys) -> None:
-    folder = tmp_path / "theirs"
-    first, again, other = (
-        load_model(folder, "sequence", num_outputs=4, is_new=True, dropout_prob=0.3, seed=seed) for seed in (1, 1, 2)
-    )
-    assert torch.equal(first.classifier.weight, again.classifier.weight)
-    assert not torch.equal(first.classifier.weight, other.classifier.weight)
-    assert first.classifier.weight.shape == (4, 24)
-    assert first.dropout.p == first.bert.config.hidden_dropout_prob == first.bert.layers[0].output_dropout.p == 0.3
-    words = reference.bert.embeddings.word_embeddings.weight
-    assert torch.equal(first.bert.embeddings.word_embeddings.weight, words)
-    assert capsys.readouterr().err == "", "a new classifier is what was asked for"

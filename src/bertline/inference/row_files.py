@@ -36,7 +36,6 @@ _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
 _MISFITS = (pa.ArrowException, TypeError, OverflowError)
 _OTHER_FORMAT = "Rows of different columns or types fit into .jsonl, bytes into .parquet; choose that ending."
-_MOST_FIELDS = 10_000
 # What begins a formula in spreadsheets (OWASP, "CSV Injection").
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -177,11 +176,6 @@ def widened_schema(blocks: Iterable[list[TableRow]]) -> pa.Schema:
         rows = [named_values(record) for record in block]
         with _misfits_named(rows, block, lambda name, value: widen({name: value})):
             widen(*rows)
-        if str(widest).count(": ") > _MOST_FIELDS:
-            raise DataError(
-                f"{block[-1].where}: the rows up to here have more than {_MOST_FIELDS:,} different keys, each of which "
-                f"is a column of its own in .parquet. {_OTHER_FORMAT}"
-            )
     return pa.schema([*widest])
 
 

@@ -24,11 +24,11 @@ import bertline
 from bertline.encoding.sequences import encode_texts
 from bertline.export.build import build_export
 from bertline.export.onnx import FP32, INT8, INT8_VNNI, export_onnx, open_session
-from bertline.export.views import CHECKED_TEXTS, GRAPH_INPUTS, VECTORS_NAME, architecture_in
+from bertline.export.views import CHECKED_TEXTS, VECTORS_NAME
 from bertline.foundation.errors import ArtifactError
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT, export_finished
-from finished_tasks import KINDS, MAX_LENGTH, TOKENS, Finished, finish
+from finished_tasks import KINDS, MAX_LENGTH, Finished, finish
 
 ONNX = dataclasses.replace(EXPORT, onnx=True, int8="vnni", int8_min_agreement=0.0, measure_latency=True)
 
@@ -79,40 +79,6 @@ def test_the_exported_folder_predicts_what_the_sweeps_does(exported: Exported, n
     given = inputs.get(name, (["word1 word2.", "word3 word9."],))
     assert theirs.predict(*given) == ours.predict(*given)
     assert theirs.max_length == MAX_LENGTH
-
-
-@pytest.mark.parametrize("name", [*KINDS, "encoder"])
-def test_onnx_gives_the_numbers_of_transformers(exported: Exported, name: str) -> None:
-    """For batches and lengths that the graph was not traced with, padded."""
-    folder = exported.folder / name
-    session = open_session(folder / FP32)
-    assert [value.name for value in session.get_inputs()] == list(GRAPH_INPUTS)
-    architecture = "BertModel" if name == "encoder" else architecture_in(folder)
-    auto = {
-        "BertModel": transformers.AutoModel,
-        "BertForPreTraining": transformers.BertForMaskedLM,
-        "BertForSequenceClassification": transformers.AutoModelForSequenceClassification,
-        "BertForTokenClassification": transformers.AutoModelForTokenClassification,
-        "BertForQuestionAnswering": transformers.AutoModelForQuestionAnswering,
-    }[architecture]
-    reference = auto.from_pretrained(folder).eval()
-    outputs = [value.name for value in session.get_outputs()]
-    for batch_size, length in ((1, 1), (2, MAX_LENGTH), (5, 7)):
-        random = torch.Generator().manual_seed(length)
-        ids = torch.randint(5, len(TOKENS), (batch_size, length), generator=random)
-        mask = torch.ones_like(ids)
-        mask[-1, length // 2 + 1 :] = 0
-        types = torch.zeros_like(ids)
-        types[:, length // 2 :] = 1
-        inputs = dict(zip(GRAPH_INPUTS, (ids, mask, types), strict=True))
-        with torch.no_grad():
-            expected = reference(**inputs)
-        found = session.run(None, {key: value.numpy() for key, value in inputs.items()})
-        for key, values in zip(outputs, found, strict=True):
-            if key == VECTORS_NAME:  # what transformers lacks is compared below
-                continue
-            real = mask.bool().numpy() if values.shape[:2] == tuple(mask.shape) else slice(None)
-            np.testing.assert_allclose(values[real], expected[key].numpy()[real], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["encoder", "cosine", "retrieval"])

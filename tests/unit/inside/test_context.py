@@ -290,23 +290,6 @@ def test_a_random_sentence_is_never_the_text_that_follows(random_model: LoadedMo
     assert facts["left_out"] > 0 and facts["pairs"] + facts["left_out"] == 79
 
 
-def test_the_simple_method_that_was_best_on_the_first_half_is_compared(follower: LoadedModel, tmp_path) -> None:
-    words = [f"w{number}" for number in range(120)]
-    tiny.write_vocabulary(tmp_path, (*words, "of", "the", "and"))
-    follower.tokenizer = type(follower.tokenizer).load(tmp_path)
-    # Neighbours share a rare word; others may share as many frequent ones, which only TF-IDF sees through.
-    common = ("of", "the", "and")
-    sentences = [
-        f"{one} {other} {common[at % 3]} {common[at // 3 % 3]}"
-        for at, (one, other) in enumerate(itertools.pairwise(words))
-    ]
-    measured = context.next_sentences(follower, [sentences])
-    rows = by(measured, "probabilities")
-    assert measured.facts["strongest_simple"] == "TF-IDF cosine"
-    assert rows["TF-IDF cosine"]["accuracy"] > 0.95 > rows["word overlap"]["accuracy"]
-    assert measured.facts["gain"] == pytest.approx(rows["model, Platt"]["accuracy"] - rows["TF-IDF cosine"]["accuracy"])
-
-
 def test_what_a_model_without_heads_cannot_do_is_said(tmp_path: Path) -> None:
     model = load_folder(str(tiny.write_encoder(tmp_path)), device="cpu")
     with pytest.raises(ArtifactError, match="no masked language model head"):

@@ -108,7 +108,8 @@ def test_the_architecture_is_told_by_the_weights(folder: Path) -> None:
 
 def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: Path) -> None:
     state = torch.get_rng_state()
-    found = load_model(folder, "sequence", num_outputs=3, is_new=True, seed=11)
+    found = load_model(folder, "sequence", num_outputs=3, is_new=True, dropout_prob=0.3, seed=11)
+    assert found.dropout.p == found.bert.config.hidden_dropout_prob == found.bert.layers[0].output_dropout.p == 0.3
     assert torch.equal(torch.get_rng_state(), state)
     whole = load_model(folder, "sequence", num_outputs=3, is_new=True, seed=12)
     initialize(whole, whole.bert.config, seed=11)
