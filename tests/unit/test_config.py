@@ -170,12 +170,6 @@ def test_a_run_cut_short_inside_its_warm_up_is_valid(composed: Composed) -> None
     assert pipeline_config(composed("pretrain.max_steps=5")).pretrain.num_steps == 5
 
 
-@pytest.mark.parametrize("left_out", [["docs_match"], ["docs_match", "docs_library"]])
-def test_any_of_the_default_tasks_can_be_left_out(composed: Composed, left_out: list[str]) -> None:
-    config = pipeline_config(composed(*(f"~task@tasks.{name}" for name in left_out)))
-    assert set(config.tasks) == set(pipeline_config(composed()).tasks) - set(left_out)
-
-
 def test_both_rates_of_muon_are_one_unless_they_are_given(composed: Composed) -> None:
     optimizer = pipeline_config(composed("optimizer=muon", "optimizer.lr=0.25")).optimizer
     assert optimizer.kind == "muon"

@@ -13,18 +13,14 @@ from typing import Any
 import pytest
 from dvc.utils.cli_parse import to_path_overrides
 from hydra import compose, initialize_config_dir
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from bertline.cli import configure as configure_module
 from bertline.cli import finetune, predict
 from bertline.cli.overrides import refuse_unread
-from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS, given_files
+from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS
 from bertline.foundation.errors import BertlineError, ConfigError
-from bertline.kinds.build import build_task
 from bertline.modeling.checkpoint import Checkpoint
-from no_packages import NO_PACKAGES
-from shipped_tasks import shipped_task, validated
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,79 +31,15 @@ def composed(config: str, *overrides: str) -> Any:
         return OmegaConf.to_container(compose(config, overrides=list(overrides)))
 
 
-def answered(folder: Path, arguments: list[str]) -> str:
-    """The error of `bertline finetune ARGUMENTS`, up to its rows; empty if there is none."""
-    asked = {"task": None, **copy.deepcopy(composed("finetune"))}
-    for override in OverridesParser.create().parse_overrides(arguments):
-        assert override.key_or_group in asked, f"{override.input_line} is no argument"
-        asked[override.key_or_group] = override.value()
-    asked["runtime"]["runs_folder"] = str(folder / "runs")
-    name, own_paths = "", {}
-    patch = pytest.MonkeyPatch()
-    patch.setattr(finetune, "conf_task", shipped_task)
-    try:
-        splits: Any = {split: finetune.here(asked[split]) for split in ("train", "dev", "test")}
-        given = given_files(finetune.here(asked["data"]), splits, asked["format"])
-        name, task, own_paths = finetune.asked_task(asked, given)
-        build_task(name, validated(name, task), NO_PACKAGES, folder / "rows")
-    except BertlineError as error:
-        return finetune.in_the_users_terms(str(error), name, own_paths)
-    finally:
-        patch.undo()
-    return ""
-
-
-def lines(*rows: str, number: int = 60, header: str = "text,label") -> str:
-    """A table with these rows after many that are right."""
-    return "\n".join([header, *(f"text {i},{'ab'[i % 2]}" for i in range(number)), *rows]) + "\n"
-
-
-TAGGED = "".join(f"Ada{i} B-PER\nmet O\nBob{i} B-PER\n\nno{i} O\none O\n\n" for i in range(30))
-ADVICE: dict[str, tuple[str, str, str, str]] = {
-    # file, its content, arguments, what the message advises
-    "an empty text": ("a.csv", lines(",a"), "", "on_bad_row=skip"),
-    "too many fields": ("a.csv", lines("x,a,b"), "", "extra_fields=ignore"),
-    "a quote": ("a.csv", lines('"open,a', "next,b"), "", "quoting=false"),
-    "an encoding": ("a.csv", lines("caf\udce9,a"), "", "encoding=latin-1"),
-    "an unknown label": ("a.csv", lines("x,c"), "labels=[a,b]", "labels=[a,b,c]"),
-    "ambiguous columns": (
-        "a.csv", lines(header="question,label,sentence").replace(",a\n", ",a,x\n").replace(",b\n", ",b,y\n"), "",
-        "text_column=question",
-    ),
-    "free text as a label": ("a.csv", lines(header="label,text"), "", "label_column=text text_column=label"),
-    "a pattern": ("a.csv", lines(), "label_pattern='(x)'", "label_pattern='(.)'"),
-    "an unlabelled dev": ("a.csv", lines(), "dev=DEV", "dev=null"),
-    "marked tokens": ("a.csv", lines(), "shared_tokens=marked", "shared_tokens=plain"),
-    "a word as a number": ("a.csv", lines("x,1", "y,2"), "kind=regression", "on_bad_row=skip"),
-    "a cosine of one text": (
-        "a.csv", lines("x,1", "y,2"), "kind=regression on_bad_row=skip head=cosine", "head=linear",
-    ),
-    "no scale": ("a.csv", lines("x,1"), "kind=regression on_bad_row=skip low=3 high=2", "low=1 high=2"),
-    "a column of tags": ("a.conll", TAGGED, "tag_column=3", "tag_column=1"),
-    "no room for an answer": (
-        "a.json", '{"data": [{"paragraphs": []}]}', "max_length=20", "max_question_length=2 window_overlap=1",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", ADVICE)
-def test_what_a_message_of_finetune_advises_is_an_argument_of_it(tmp_path: Path, case: str) -> None:
-    name, content, arguments, advice = ADVICE[case]
-    (tmp_path / name).write_text(content, errors="surrogateescape")
-    (tmp_path / "dev.csv").write_text(lines("x,-1", number=2))
-    given = shlex.split(arguments.replace("DEV", str(tmp_path / "dev.csv")), posix=False)
-    named = [f"train={tmp_path / name}" if "dev=" in arguments else f"data={tmp_path / name}", *given]
-    message = answered(tmp_path, named)
-    assert message
-    assert not re.search(r"\b(source|tasks)\.[a-z]", message), "keys of a file are no arguments"
-    for key in {key for key in {*SETTINGS, *OTHER_ARGUMENTS} if "_" in key} & set(re.findall(r"\w+", message)):
-        assert key in composed("finetune"), f"{key} is no argument, and the message names it: {message}"
-    advised = shlex.split(advice, posix=False)
-    assert advised[0].partition("=")[0] in message, message
-    if advice.endswith(("skip", "ignore", "true", "linear", "plain", "null")):
-        assert advice in message or advice.replace("=", " to ") in message or "=null" in advice, message
-    kept = [one for one in named if one.partition("=")[0] not in {two.partition("=")[0] for two in advised}]
-    assert answered(tmp_path, [*kept, *advised]) != message
+def test_a_message_of_a_stage_names_arguments_and_the_users_own_file() -> None:
+    message = (
+        "linked/a.csv:3: tasks.mine.source.text_column is 'x'. Set source.on_bad_row=skip, tasks.NAME.num_trials or "
+        "tasks.mine.fine_tuning.num_epochs; of mine, tasks.mine.source.name and labels.csv; sweep.space.learning_rate"
+    )
+    assert finetune.in_the_users_terms(message, "mine", {"linked/a.csv": "source.text_column.csv"}) == (
+        "source.text_column.csv:3: text_column is 'x'. Set on_bad_row=skip, trials or "
+        "sweep.fine_tuning.num_epochs; of mine, task.source.name and labels.csv; learning_rate"
+    )
 
 
 def test_every_key_of_a_task_that_files_can_be_is_an_argument() -> None:

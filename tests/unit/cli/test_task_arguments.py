@@ -132,32 +132,7 @@ def test_a_folder_of_documents_queries_and_judgements_is_a_search(
     assert [task["source"][f"{split}_qrels"] for split in ("train", "dev", "test")] == qrels
 
 
-@pytest.mark.parametrize(
-    ("number", "problem"),
-    [
-        (12, "has no rows. .* or add rows, three a label"),
-        (10_000, "10000 rows have 10000 different labels .*right column"),
-    ],
-)
-def test_a_label_for_each_row_is_named_as_the_cause(tmp_path: Path, number: int, problem: str) -> None:
-    rows = "".join(f"text {i},label {i}\n" for i in range(number))
-    with pytest.raises(DataError, match=problem):
-        built(given_text(tmp_path, f"text,label\n{rows}"), tmp_path)
-
-
-def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: Path) -> None:
-    def place(content: str) -> str:
-        given = given_text(tmp_path, content)
-        task, own = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
-        assert list(own.values()) == [str(tmp_path / "rows.csv")]
-        return task["source"]["path"]
-
-    first = place(FILES["csv"])
-    assert place(FILES["csv"]) == first
-    assert place(FILES["csv"] + "one more,a\n") != first
-
-
-def test_splits_are_part_of_the_place_and_links_that_are_right_stay(tmp_path: Path) -> None:
+def test_splits_and_contents_are_parts_of_the_place_and_links_that_are_right_stay(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(FILES["csv"])
     (tmp_path / "b.csv").write_text(FILES["csv"].replace("text number", "other"))
     places = {}
@@ -170,6 +145,11 @@ def test_splits_are_part_of_the_place_and_links_that_are_right_stay(tmp_path: Pa
         placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
         assert {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()} == links
     assert places["dev"] != places["test"]
+    (tmp_path / "b.csv").write_text(FILES["csv"].replace("text number", "others"))
+    given = given_splits(train=tmp_path / "a.csv", test=tmp_path / "b.csv")
+    task, own = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
+    assert Path(task["source"]["path"]) != places["test"]
+    assert [*own.values()] == [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
 
 
 def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
