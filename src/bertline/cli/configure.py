@@ -148,9 +148,6 @@ def show(overrides: list[str]) -> None:
     check_start(config)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
-    for name, task in config.tasks.items():
-        if lacking := config.sweep.lacking_points(task):
-            say(f"{name}: {lacking}")
     experiment = "Or use: dvc exp run " + " ".join(f"-S {shlex.quote(o)}" for o in overrides)
     say(f"Nothing was written. Add --save to keep it. {experiment}")
 
