@@ -146,15 +146,3 @@ def test_words_and_spans_are_those_of_a_plain_loop(sequence, policy, seed, epoch
     result = mask_example(example_of(sequence), seed=seed, epoch=epoch, example_id=example_id, policy=policy)
     assert result.masked_positions.tolist() == positions
     assert result.input_ids.tolist() == shown
-
-
-@settings(max_examples=50)
-@given(sequences, policies, seeds, st.lists(epochs, min_size=2, max_size=5))
-def test_static_masks_never_change(sequence: list[int], policy: MaskingPolicy, seed: int, many: list[int]) -> None:
-    masks = {
-        tuple(
-            mask_example(example_of(sequence), seed=seed, epoch=epoch, example_id=1, policy=policy).input_ids.tolist()
-        )
-        for epoch in many
-    }
-    assert len(masks) == 1 or not policy.static

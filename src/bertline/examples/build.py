@@ -40,7 +40,6 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_atomically
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import versions_of
-from bertline.foundation.progress import warn
 from bertline.foundation.seeds import generator
 from bertline.foundation.validation import to_mapping
 from bertline.tokenization.tokenizer import Tokenizer
@@ -250,12 +249,6 @@ def _write_examples(
     for number in range(len(shards)):
         for name in shard_files(number):
             link_or_copy(shard_folder(work / f"{split}/shards-{length}", number) / name, target / name)
-    truncated = counts["truncated_tokens"]
-    if truncated > counts["tokens"]:
-        warn(
-            f"of the {split} text, sequences of {length} tokens keep less than half: its sentences are longer than "
-            "that. Check that the corpus splits sentences in this language, or raise examples.lengths."
-        )
     return {
         **counts,
         f"{config.wrong_next}_share": counts[config.wrong_next] / counts["examples"],

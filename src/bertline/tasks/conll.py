@@ -132,7 +132,6 @@ def _sentences(
 ) -> list[TaggedSentence]:
     """Return the sentences of a file; `word_and_tag` reads a line at a place, `is_comment` a line before a sentence."""
     sentences: list[TaggedSentence] = []
-    last = None
     for document, block in sentence_blocks(path, encoding, is_comment):
         begin = f"{path.name}:{block[0][0]}"
         try:
@@ -142,14 +141,12 @@ def _sentences(
                 raise BadRow("sentence_without_words", f"{path}:{block[0][0]}: the sentence has no word.")
         except BadRow as bad:
             bad_rows.report(bad.reason, str(bad), bad.advice)
-            last = bad
             continue
         words, tags = zip(*pairs, strict=True)
         sentences.append(TaggedSentence(begin, document or begin, words, tags))
     if not sentences:
         bad_rows.end()
-        why = "every line is blank or a comment" if last is None else f"the last one: {last}"
-        raise DataError(f"{path} has no sentences that can be used: {why}. Give a file with words and tags.")
+        raise DataError(f"{path} has no sentences that can be used. Give a file with words and tags.")
     return sentences
 
 

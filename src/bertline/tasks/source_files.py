@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import progress, say, warn
+from bertline.foundation.progress import progress, warn
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import FilesSourceConfig
@@ -106,9 +106,6 @@ def split_files(source: FilesSourceConfig) -> dict[SplitName, Path]:
     base = Path(source.path)
     named = {"train": source.train_file, "dev": source.dev_file, "test": source.test_file}
     if base.is_file():
-        unused = [f"source.{split}_file" for split, name in named.items() if name is not None]
-        if unused:
-            say(f"source.path {base} is one file, and all splits are cut from it; {', '.join(unused)} not used")
         return {"train": base}
     if not base.is_dir():
         raise DataError(f"source.path {base} does not exist. Put the task's files, or a link to them, there.")
@@ -230,11 +227,10 @@ def drop_repeated(splits: dict[SplitName, list[Element]], key: Callable[[Element
 def no_rows(name: str, split: SplitName, dropped: Counter[str]) -> str:
     """Return the error message for a split of the task `name` without rows."""
     left_out = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common() if number)
-    if any(number and reason.startswith(f"{split}_") and "_also_in_" in reason for reason, number in dropped.items()):
-        advice = "Its rows are in other splits, too: give each split a file of its own, or give train alone, and the "
-        advice += "others are cut from it."
-    else:
-        advice = "Give its file in the task's source, raise dev_fraction or test_fraction, or add rows, three a label."
+    advice = (
+        "Give its file in the task's source, with rows that no other split has; raise dev_fraction or test_fraction; "
+    )
+    advice += "or add rows, three a label."
     return f"tasks.{name}: the {split} split has no rows. {advice}" + (
         f" Rows were left out ({left_out}); is the source read as it is meant?" if left_out else ""
     )

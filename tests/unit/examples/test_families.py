@@ -16,7 +16,6 @@ from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedShard, encode_file
 from bertline.examples.masking import masked_batch, masking_policy
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.pretraining.data import MaskedExamples
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import ExistingTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
@@ -93,15 +92,6 @@ def test_a_text_is_encoded_as_its_sentences_stand_in_it(folder: Path, corpus_fol
     shard = EncodedShard.open(tmp_path)
     ids = shard.tokens[: shard.sentence_starts[shard.document_starts[1]]]
     assert ids.tolist() == Tokenizer.load(folder).encode_literally([" ".join(document.sentences)])[0]
-
-
-def test_segments_apart_find_the_border_that_token_types_do_not_show(folder: Path, build, config) -> None:
-    examples = MaskedExamples(build(config, tokenizer=folder).folder, "train", 32, pairs_together=2)
-    apart, single = examples.batch(np.arange(4), epoch=0), Tokenizer.load(folder).single
-    for row, mask in zip(apart["input_ids"], apart["attention_mask"], strict=True):
-        ids = row[mask.astype(bool)].tolist()
-        text = ids[len(single.before) : len(ids) - len(single.after)]
-        assert ids == single.sequence(text) and not set(text) & set(single.before + single.after)
 
 
 def test_words_begin_behind_a_space_and_punctuation_is_one(folder: Path) -> None:

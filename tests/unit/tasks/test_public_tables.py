@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import datasets
 import pytest
 
-from bertline.corpus.tables import TableLayout, read_records
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
 from bertline.kinds.build import build_task
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows, read_table
 from shipped_tasks import shipped
-
-GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
-
 
 # The first lines of files as GLUE's download has them.
 MNLI_HEADER = (
@@ -44,14 +39,6 @@ def test_mnli_is_read_with_both_of_its_dev_files(tmp_path, python_docs):
     counts = read_task_manifest(tmp_path / "out")["counts"]
     assert counts["test"] == 12 and counts["test_mismatched"] == 15 and counts["train"] + counts["dev"] == 90
     assert read_rows(tmp_path / "out", "test_mismatched", TextRows).texts[0] == 'A "premise dev_mismatched.tsv 0'
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not GLUE.exists(), reason="needs GLUE in ../shared")
-@pytest.mark.parametrize("file", ["train.tsv", "dev.tsv"])
-def test_quotes_of_mrpc_that_do_not_pair_up_are_named_with_their_line(file):
-    with pytest.raises(DataError, match=rf"{file}:\d+: .*set quoting to false"):
-        list(read_records(GLUE / "MRPC" / file, TableLayout("auto", header=True, quoting=True, encoding="utf-8")))
 
 
 def hub_config(name, **changes):

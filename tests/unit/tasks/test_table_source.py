@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bertline.corpus.tables import TableLayout, parsed_records, read_records
+from bertline.corpus.tables import TableLayout, read_records
 from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels, table_rows
@@ -71,16 +71,6 @@ def test_numbers_of_classes_that_a_parquet_file_names_are_labels_by_name(tmp_pat
     config = shipped("table", tmp_path / "a.parquet").source
     labels = [row.label for row in table_rows(config, reader, BadRows("error"))["train"]]
     assert labels == (["yes", "no"] if reader is OneLabel else [("yes",), ("no",)])
-
-
-@pytest.mark.parametrize("every_s", [0.0, 10.0])
-def test_a_reading_that_takes_long_says_how_many_rows_are_read(tables, monkeypatch, capsys, every_s):
-    monkeypatch.setattr("bertline.foundation.progress._LINE_EVERY_S", every_s)
-    parsed_records(tables / "rows.csv", layout(), BadRows("error"), lambda record: record)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line[: line.index(" 0")] for line in lines] == (
-        [] if every_s else [f"reading rows.csv, rows: {done}" for done in ("1,", "2,", "2 in")]
-    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
@@ -226,21 +216,7 @@ def test_several_labels_are_a_list_or_words_between_separators(value, labels):
         (SeveralLabels(COARSE, " ", None), "NUM:dist LOC", "label_without_pattern", "'LOC'"),
         *(
             (SeveralLabels(None, ",", None), cell, "wrong_type", "no list of names")
-            for cell in (
-                3,
-                1.5,
-                True,
-                np.int64(3),
-                np.True_,
-                [0, 1, 0],
-                [True, False],
-                [0.2, 0.7],
-                np.array([1.0, 0.0, 1.0]),
-                "[a, b]",
-                "('a', 'b')",
-                "{'a'}",
-                "['a' 'b']",
-            )
+            for cell in (3, np.True_, [0, 1, 0], [0.2, 0.7], np.array([1.0, 0.0, 1.0]), "[a, b]", "['a' 'b']")
         ),
         *(
             (labels(None, None, None), cell, "unknown_label", "expected a word or a number")

@@ -14,7 +14,6 @@ import transformers
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import sha256_of_path
 from bertline.tokenization.config import ByteBpeTokenizerConfig, ExistingTokenizerConfig, ExtendedTokenizerConfig
-from bertline.tokenization.tokenizer import sentence_encoder
 from bertline.tokenization.training import train_byte_bpe
 
 CONFIG = ByteBpeTokenizerConfig(
@@ -100,13 +99,6 @@ def test_an_existing_byte_level_folder_is_taken_as_it_is_and_not_extended(build)
 
 
 BYTES = train_byte_bpe(["The quick brown fox doesn't jump over the lazy dog."] * 9, vocab_size=280, min_frequency=2)
-
-
-def test_the_encoder_of_sentences_gives_the_same_ids_concatenated() -> None:
-    ids, lengths = sentence_encoder(BYTES, "uint16")(HOSTILE)
-    expected = BYTES.encode_literally(HOSTILE)
-    assert lengths.tolist() == list(map(len, expected))
-    assert ids.dtype == "uint16" and ids.tolist() == [token for tokens in expected for token in tokens]
 
 
 @pytest.mark.parametrize(("taken", "overlap", "least"), [({}, 0, 5), ({"question": 6}, 0, 11), ({}, 3, 8)])
