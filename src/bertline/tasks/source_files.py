@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import DataError
-from bertline.foundation.progress import progress, warn
+from bertline.foundation.progress import progress, say, warn
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import FilesSourceConfig
@@ -106,6 +106,9 @@ def split_files(source: FilesSourceConfig) -> dict[SplitName, Path]:
     base = Path(source.path)
     named = {"train": source.train_file, "dev": source.dev_file, "test": source.test_file}
     if base.is_file():
+        unused = [f"source.{split}_file" for split, name in named.items() if name is not None]
+        if unused:
+            say(f"source.path {base} is one file, and all splits are cut from it; {', '.join(unused)} not used")
         return {"train": base}
     if not base.is_dir():
         raise DataError(f"source.path {base} does not exist. Put the task's files, or a link to them, there.")
@@ -228,9 +231,9 @@ def no_rows(name: str, split: SplitName, dropped: Counter[str]) -> str:
     """Return the error message for a split of the task `name` without rows."""
     left_out = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common() if number)
     advice = (
-        "Give its file in the task's source, with rows that no other split has; raise dev_fraction or test_fraction; "
+        "Give its file in the task's source, with rows that no other split has; raise dev_fraction or "
+        "test_fraction; or add rows, three a label."
     )
-    advice += "or add rows, three a label."
     return f"tasks.{name}: the {split} split has no rows. {advice}" + (
         f" Rows were left out ({left_out}); is the source read as it is meant?" if left_out else ""
     )
