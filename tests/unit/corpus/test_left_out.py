@@ -20,8 +20,7 @@ TEXTS: dict[str, bytes] = {
 }
 WIKI: dict[str, bytes] = {
     "AA/wiki_00": b'<doc id="1" title="Life">\nLife\n\nOne.\n</doc>\n<doc id="2" title="Open">\nTwo, open.\n'
-    b'<doc id="3" title="Bad">\nBad \xe9.\n</doc>\n<doc id="4" title="Day">\nDay\n\nFour.\n</doc>\n',
-    "LICENSE": b"A licence.\n",
+    b'<doc id="3" title="Bad">\nBad \xe9.\n</doc>\n<doc id="4" title="Day">\nDay\n\nFour.\n</doc>\n'
 }
 
 
@@ -55,5 +54,4 @@ def test_articles_that_are_left_out_are_shown(wiki_config: Callable[..., Any], t
     assert found == {
         "documents/unclosed": [("AA/wiki_00:2", "Two, open.")],
         "documents/undecodable": [("AA/wiki_00:3", "Bad �.")],
-        "files/not_wikiextractor": [("LICENSE", "A licence.")],
     }

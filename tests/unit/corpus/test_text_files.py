@@ -76,9 +76,9 @@ def test_articles_lose_title_and_tags(folder: Path, wiki_config: Make) -> None:
     assert dropped["paragraphs/title"] == 2
 
 
-def test_stray_text_between_articles_is_an_error(folder: Path, wiki_config: Make) -> None:
+def test_text_outside_of_articles_is_an_error(folder: Path, wiki_config: Make) -> None:
     (folder / "wiki_00").write_text(WIKI + "stray\n")
-    with pytest.raises(DataError, match=r"wiki_00:12: text between articles, 'stray'"):
+    with pytest.raises(DataError, match=r"wiki_00:12: text outside of articles, 'stray'"):
         list(read(wiki_config()))
 
 

@@ -28,12 +28,10 @@ class WikiExtractorReader(FilesReader):
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
         """Read the articles; each is its own group, and each line of it is a paragraph.
 
-        The title, which WikiExtractor repeats as the first line, is left out: it is a heading, not a sentence. A file
-        that does not start with an article is skipped and counted under `files/not_wikiextractor`.
+        The title, which WikiExtractor repeats as the first line, is left out: it is a heading, not a sentence.
         """
         head: re.Match[str] | None = None
         body: list[Line] = []
-        begun = False
         for line in read_lines(part, self.encoding, self.on_undecodable):
             if isinstance(line, Dropped):
                 yield line
@@ -42,15 +40,12 @@ class WikiExtractorReader(FilesReader):
             if text[:1] == "<" and (opening := _DOC_OPEN.match(text)):
                 if head is not None:
                     yield _left_out("unclosed", part, head, body)
-                head, body, begun = opening, [], True
+                head, body = opening, []
             elif head is None:
-                if text and not begun:  # for example, a README or licence
-                    yield Dropped("files/not_wikiextractor", part.name, text)
-                    return
                 if text:
                     raise DataError(
-                        f'{part.path}:{line.number}: text between articles, {text[:60]!r}; expected <doc id="…" …>. '
-                        "Run WikiExtractor again for this file, or take the line out."
+                        f'{part.path}:{line.number}: text outside of articles, {text[:60]!r}; expected <doc id="…" …>. '
+                        "Take the file or the line out, or run WikiExtractor again."
                     )
             elif text == "</doc>":
                 yield from _article(part, head, body)
