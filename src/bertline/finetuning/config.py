@@ -41,9 +41,6 @@ class FineTuningConfig(Checked):
     disables it (ELECTRA, arXiv 2003.10555, table 7: 0.8 to 0.9)."""
     reinitialized_layers: NonNegativeInt
     """Number of top layers to re-initialize, along with the pooler (arXiv 2006.05987, section 5); 0 for none."""
-    bias_correction: bool
-    """Whether AdamW corrects its bias. BERT's own optimizer does not, which makes training on small datasets unstable
-    (arXiv 2006.05987, section 4)."""
     label_smoothing: FractionBelowOne
     """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers, a CRF)."""
     focal_gamma: NonNegativeFloat

@@ -1,7 +1,7 @@
 """Trains the rows of large word embeddings that batches read; all other rows only decay, which is computed when needed.
 
-The gradient of a row that no batch reads is zero in every step. AdamW, with or without bias correction, then multiplies
-the row by 1 - learning rate * weight decay, and the row adds nothing to the norm that gradients are clipped by.
+The gradient of a row that no batch reads is zero in every step. AdamW then multiplies the row by 1 - learning rate *
+weight decay, and the row adds nothing to the norm that gradients are clipped by.
 """
 
 import math

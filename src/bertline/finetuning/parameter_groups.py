@@ -10,7 +10,6 @@ from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.initialization import initialize
-from bertline.training.groupwise import AdamWithoutBiasCorrection
 
 # Values of the reference code (optimization.py); fine-tuning varies only the other hyperparameters.
 _BETAS, _EPS = (0.9, 0.999), 1e-6
@@ -78,7 +77,7 @@ def parameter_groups(model: nn.Module, *, weight_decay: float, layer_decay: floa
 
 
 def fine_tuning_optimizer(model: nn.Module, config: FineTuningConfig) -> torch.optim.Optimizer:
-    """Return AdamW over the trained weights, with or without bias correction.
+    """Return AdamW over the trained weights.
 
     Raises:
         ConfigError: No weight is trained.
@@ -86,8 +85,6 @@ def fine_tuning_optimizer(model: nn.Module, config: FineTuningConfig) -> torch.o
     groups = parameter_groups(model, weight_decay=config.weight_decay, layer_decay=config.layer_decay)
     if not groups:
         raise nothing_to_train()
-    if not config.bias_correction:
-        return AdamWithoutBiasCorrection(groups, lr=config.learning_rate, betas=_BETAS, eps=_EPS)
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=_BETAS, eps=_EPS, fused=True)
 
 

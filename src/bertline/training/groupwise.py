@@ -1,4 +1,4 @@
-"""Muon, the optimizer of BERT's reference code, and what all have in common: clipping, and when a step is skipped.
+"""Muon, and what all optimizers have in common: clipping, and when a step is skipped.
 
 `torch.optim.Muon` is not used: it treats fused query, key and value as one matrix, updates the matrices one by one, and
 always computes in bf16, which a CPU without bf16 instructions emulates.
@@ -7,7 +7,7 @@ always computes in bf16, which a CPU without bf16 instructions emulates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -21,56 +21,6 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 # raises small singular values fastest, and the number of iterations.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _NUM_ITERATIONS = 5
-
-
-class AdamWithoutBiasCorrection(torch.optim.Optimizer):
-    """AdamW without bias correction, as google-research/bert `optimization.py` has it, to reproduce old results.
-
-    The first steps are too long by a factor of up to (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small
-    data sets unstable (arXiv 2006.05987, section 4).
-    """
-
-    def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """Take one step with the gradients of the weights; a weight without one is not changed."""
-        with torch.enable_grad():
-            result = None if closure is None else closure()
-        for group, weights in _with_gradients(self, lambda group, weight: _averages(weight)):
-            gradients = [weight.grad for weight in weights]
-            averages, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
-            beta1, beta2 = group["betas"]
-            torch._foreach_lerp_(averages, gradients, 1 - beta1)
-            torch._foreach_mul_(squares, beta2)
-            torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-            updates = torch._foreach_sqrt(squares)
-            torch._foreach_add_(updates, group["eps"])
-            updates = torch._foreach_div(averages, updates)
-            torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
-            torch._foreach_add_(weights, updates, alpha=-group["lr"])
-        return result
-
-
-def _with_gradients(
-    optimizer: torch.optim.Optimizer, first_state: Callable[[dict[str, Any], Tensor], dict[str, Any]]
-) -> list[tuple[dict[str, Any], list[Tensor]]]:
-    """Return the groups with their weights that have a gradient, each with a state, made before its first step."""
-    groups = []
-    for group in optimizer.param_groups:
-        weights = [weight for weight in group["params"] if weight.grad is not None]
-        for weight in weights:
-            if not optimizer.state[weight]:
-                optimizer.state[weight].update(first_state(group, weight))
-        if weights:
-            groups.append((group, weights))
-    return groups
-
-
-def _averages(weight: Tensor) -> dict[str, Any]:
-    """Return Adam's averages of gradients and of their squares before the first step."""
-    return {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
 
 class Muon(torch.optim.Optimizer):
@@ -106,7 +56,7 @@ class Muon(torch.optim.Optimizer):
         """Take one step with the gradients of the weights; a weight without one is not changed."""
         with torch.enable_grad():
             result = None if closure is None else closure()
-        groups = _with_gradients(self, self._first_state)
+        groups = self._with_gradients()
         self._taken = None
         if self.found_inf is not None:
             self._taken = 1 - (self.found_inf != 0).float()
@@ -123,11 +73,23 @@ class Muon(torch.optim.Optimizer):
             _update_by_muon(matrices, self._dtype, self._taken)
         return result
 
+    def _with_gradients(self) -> list[tuple[dict[str, Any], list[Tensor]]]:
+        """Return the groups with their weights that have a gradient, each with a state, made before its first step."""
+        groups = []
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            for weight in weights:
+                if not self.state[weight]:
+                    self.state[weight].update(self._first_state(group, weight))
+            if weights:
+                groups.append((group, weights))
+        return groups
+
     def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
         if group["orthogonal"]:
             return {"momentum_buffer": torch.zeros_like(weight)}
         step = torch.zeros((), device=weight.device)  # there, because the fused kernel can skip a step
-        return {"step": step, **_averages(weight)}
+        return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     def _one_if_skipped(self, factor: float) -> Tensor | float:
         return factor if self._taken is None else self._taken * factor + (1 - self._taken)

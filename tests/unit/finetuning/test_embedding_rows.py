@@ -28,7 +28,7 @@ def at_any_size(monkeypatch):
     ("name", "changes"),
     [
         ("windows", {"batch_size": 1, "layer_decay": 0.5}),
-        ("retrieval", {"batch_size": 1, "num_epochs": 4, "bias_correction": False, "max_grad_norm": 0.05}),
+        ("retrieval", {"batch_size": 1, "num_epochs": 4, "max_grad_norm": 0.05}),
         ("reranking", {"taught": True, "num_epochs": 2, "early_stopping_epochs": None}),
     ],
 )

@@ -40,11 +40,10 @@ def test_matrices_decay_and_vectors_do_not():
             assert groups[name]["weight_decay"] == (0.1 if weight.ndim == 2 else 0.0)
 
 
-@pytest.mark.parametrize("bias_correction", [True, False])
-def test_frozen_weights_are_in_no_group(inputs, bias_correction):
+def test_frozen_weights_are_in_no_group(inputs):
     model = classifier()
     freeze(model.bert, 1)
-    optimizer = fine_tuning_optimizer(model, inputs.fine_tuning(bias_correction=bias_correction, layer_decay=0.5))
+    optimizer = fine_tuning_optimizer(model, inputs.fine_tuning(layer_decay=0.5))
     held = by_name(model, optimizer.param_groups)
     assert {name.removeprefix("bert.").split(".")[0] for name in held} == {"layers", "pooler", "classifier"}
     assert {name.split(".")[2] for name in held if name.startswith("bert.layers")} == {"3"}
