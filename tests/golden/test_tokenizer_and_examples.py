@@ -22,8 +22,7 @@ from bertline.examples.store import ExampleStore
 from bertline.foundation.files import read_json
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from corpora import write_corpus
-from engines import local
+from corpora import local, write_corpus
 
 GOLDEN = Path(__file__).with_name("tokenizer_and_examples.json")
 NOUNS = ("matrix", "vector", "kernel", "frame", "series", "tensor", "index", "naïve café")

@@ -13,7 +13,7 @@ from bertline.corpus.sentences.learned import LearnedConfig
 from bertline.foundation.engine import LocalEngine
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 from reading import TableCorpusConfig
 from servers import S3
 

@@ -10,8 +10,7 @@ import torch
 
 import pretraining_processes as processes
 from bertline.training.checkpoints import CheckpointFolder
-from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
-from resumes import assert_ended_as, newest_checkpoint
+from pretraining_inputs import assert_ended_as, curve, newest_checkpoint, newest_state, pretrain_job, write_inputs
 
 STEPS = 160
 CHANGES = {

@@ -10,9 +10,8 @@ import pytest
 
 import pretraining_processes as processes
 from bertline.pretraining.job import PretrainJob
-from pretraining_inputs import pretrain_job, write_inputs
+from pretraining_inputs import assert_ended_as, newest_checkpoint, pretrain_job, write_inputs
 from rank_curves import assert_same_curves
-from resumes import assert_ended_as, newest_checkpoint
 
 CHANGES = {
     # With dropout, over two phases; the second is another length and another batch.

@@ -12,10 +12,10 @@ from bertline.corpus.build import build_corpus
 from bertline.corpus.document import Document
 from bertline.corpus.quality.drops import DROPS_NAME
 from bertline.corpus.storage import FORMAT_VERSION, KIND
+from bertline.demo.config import PackageConfig, PythonDocsConfig
+from bertline.foundation.engine import LocalEngine
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest, write_manifest
-from engines import local
-from no_packages import NO_PACKAGES
 
 
 def build(config: Any, out: Path, num_workers: int = 0) -> dict[str, Any]:
@@ -78,3 +78,13 @@ def documents_in(labels: list[str]) -> list[Document]:
         sentences = tuple(" ".join(rng.choices(words, k=rng.randint(2, 8))) for _ in range(rng.randint(2, 6)))
         made.append(Document(f"{label}/{number}", "", ("\x00",) if number % 5 == 4 else sentences))
     return made
+
+
+NO_PACKAGES = PythonDocsConfig(
+    packages=(PackageConfig(module="none", distribution=None),), held_out_fraction=0.5, split_seed=0
+)
+
+
+def local(out: Path, num_workers: int = 0) -> dict[str, Any]:
+    """Return the arguments `engine` and `work` of a stage that writes `out`: processes here, a folder next to it."""
+    return {"engine": LocalEngine(num_workers), "work": out.with_name(f"{out.name}.work")}

@@ -22,7 +22,7 @@ import pytest
 # One server for all tests of a process of pytest, so it imports what any of them needs.
 PRELOADED = [
     "pretraining_processes", "finetuning_inputs", "sweep_pieces", "bertline.sweep.run", "hydra._internal.utils",
-    "bertline.run.stage", "bertline.planning", "tracking_processes",
+    "bertline.run.stage", "bertline.planning", "tracking_inputs",
 ]  # fmt: skip
 _CONTEXT = multiprocessing.get_context("forkserver")
 

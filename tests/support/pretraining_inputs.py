@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 import tiny
 from bertline.examples.store import split_folder
+from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.validation import validate
@@ -39,6 +40,7 @@ from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
 from bertline.training.optimizers import OptimizerConfig
 from example_shards import write_shards
+from tiny import load_pretraining_model
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")
@@ -270,3 +272,24 @@ def _sections() -> dict[str, dict[str, Any]]:
 if __name__ == "__main__":
     # `python pretraining_inputs.py INPUTS RUN_FOLDER CHANGES`: a real process to kill, or a rank of several.
     run_pretraining(pretrain_job(Path(sys.argv[1]), Path(sys.argv[2]), **json.loads(sys.argv[3])))
+
+
+def newest_checkpoint(job: PretrainJob) -> int:
+    """Step of the newest checkpoint; -1 before there is one."""
+    return max(CheckpointFolder(job.checkpoints_folder, keep=1).steps, default=-1)
+
+
+def assert_ended_as(alone: PretrainJob, job: PretrainJob) -> None:
+    """The same weights, optimizer, place, curve, mask predictions, and nothing left lying about."""
+    expected, found = newest_state(alone), newest_state(job)
+    for name in ("step", "model", "optimizer", "place", "interval", "num_tokens"):
+        torch.testing.assert_close(expected[name], found[name], rtol=0, atol=0, msg=name)
+    assert curve(job) == curve(alone)
+    assert read_json_lines(job.mask_predictions_path) == read_json_lines(alone.mask_predictions_path)
+    results = [load_pretraining_model(folder).state_dict() for folder in (alone.result_folder, job.result_folder)]
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+    assert _names_in(job.run_folder) == _names_in(alone.run_folder)
+
+
+def _names_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))

@@ -13,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,6 +26,7 @@ from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
+from bertline.training.interruption import ignore_signals_in_worker
 from fork_server import forking
 from ports import free_port
 from servers import wait_until
@@ -260,3 +262,12 @@ def _train(
     if before is not None:
         before()
     run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))
+
+
+def wait_as_a_data_worker(told: Connection) -> None:
+    """Call `ignore_signals_in_worker` when told to, say so, and end when told to."""
+    told.send("started")
+    told.recv()
+    ignore_signals_in_worker(0)
+    told.send("ready")
+    told.recv()

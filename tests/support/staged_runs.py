@@ -16,7 +16,7 @@ from bertline.foundation.engine import Engine
 from bertline.foundation.files import drop_leftovers, read_json
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TrainedTokenizerConfig
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 from reading import TextCorpusConfig
 
 TOKENIZER = TrainedTokenizerConfig(

@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from mlflow import MlflowClient
 
 from bertline.foundation.files import write_json
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.mlmodel import Serving
 from bertline.tracking.sending import send_all
+from bertline.tracking.store import Store
 from bertline.tracking.tracked_runs import TrackedRun, TrackedRuns, write_tracked_runs
 
 
@@ -73,3 +76,22 @@ def steps_of(config: TrackingConfig, run: Any, key: str) -> list[int]:
 
 def files_of(config: TrackingConfig, run: Any) -> set[str]:
     return {file.path for file in MlflowClient(config.uri).list_artifacts(run.info.run_id)}
+
+
+def serving(dataset: tuple[str, str] | None = None) -> Serving:
+    """How a folder would be loaded that nobody loads."""
+    return Serving(
+        loader_module="bertline.inference.pyfunc",
+        inputs={"text": "text"},
+        outputs=pa.schema([("vector", pa.list_(pa.float32()))]),
+        params={},
+        settings={"device": "cpu"},
+        example={"text": "A text."},
+        packages=("torch",),
+        dataset=dataset,
+    )
+
+
+def find_or_create_run(uri: str, experiment: str) -> None:
+    """Open the store, and the run of a pipeline in it."""
+    Store(uri, experiment).find_or_create_run({"bertline.pipeline_key": "one"}, "pipeline", start_s=1.0)

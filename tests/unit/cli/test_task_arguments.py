@@ -23,7 +23,7 @@ from bertline.cli.task_arguments import (
 )
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.build import build_task
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 from shipped_tasks import shipped_task, validated
 
 NO_SPLITS: dict[Any, Path | None] = {"train": None, "dev": None, "test": None}

@@ -22,7 +22,7 @@ from bertline.demo.config import (
 from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.demo.rows import PRETRAINED_ON, texts_found
 from bertline.demo.tasks import docs_library_rows, docs_match_rows, docs_parameters_sentences, docs_search_splits
-from engines import local
+from corpora import local
 
 WORDS = (
     *("array", "axis", "value", "shape", "order", "index", "count", "level", "matrix", "vector", "table", "column"),

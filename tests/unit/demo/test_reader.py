@@ -10,8 +10,7 @@ from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import PythonDocsCorpusConfig, read_modules
 from bertline.demo.prose import prose_paragraphs
 from bertline.foundation.files import sha256_of_path
-from corpora import manifest_of
-from engines import local
+from corpora import local, manifest_of
 
 
 def test_the_documentation_corpus_is_the_same_with_workers_and_no_group_or_paragraph_is_on_both_sides(

@@ -24,8 +24,7 @@ from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from corpora import build as build_corpus
-from corpora import drops_of, write_corpus
-from engines import local
+from corpora import drops_of, local, write_corpus
 from reading import TextCorpusConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

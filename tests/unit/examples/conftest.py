@@ -18,8 +18,7 @@ from bertline.examples.store import Example, ExampleStore
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from corpora import write_corpus
-from engines import local
+from corpora import local, write_corpus
 
 WORDS = tuple(f"{first}{second}{vowel}" for first in "bdfgklmn" for second in "aeiou" for vowel in "lrst")
 TOKENS = (*SPECIAL_TOKENS, *WORDS, ".", "##s")

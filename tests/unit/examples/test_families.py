@@ -20,7 +20,7 @@ from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import ExistingTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.words import word_starts
-from engines import local
+from corpora import local
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 

@@ -37,7 +37,7 @@ from bertline.modeling.heads import AnswerLogits
 from bertline.tasks.stored_rows import QuestionRows, read_rows, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 
 LETTERS = "abcdefghij"
 TOKENIZER = Tokenizer(

@@ -26,7 +26,7 @@ from bertline.kinds.summarisation import Summarisation, chosen_sentences
 from bertline.tasks.stored_rows import SummaryRows, read_rows, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 
 LETTERS = "abcdefghij"
 TOKENIZER = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *LETTERS), lowercase=True))

@@ -7,7 +7,7 @@ import pytest
 import finetuning_inputs
 import finished_tasks
 import tiny
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 
 COMMON = tiny.task_fields(max_length=32, dev_fraction=0.2, test_fraction=0.2, split_seed=0)
 

@@ -16,8 +16,8 @@ from bertline.kinds.reranking import RerankingTaskConfig
 from bertline.kinds.token_classification import TokenClassificationTaskConfig
 from bertline.tasks.source_files import capped
 from bertline.tasks.stored_rows import read_task_manifest
+from corpora import NO_PACKAGES
 from finished_tasks import config_of
-from no_packages import NO_PACKAGES
 
 NUM_ROWS = 60
 

@@ -18,7 +18,7 @@ from bertline.foundation.bad_rows import BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.build import build_task
 from bertline.tasks.span_files import read_annotated
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 from shipped_tasks import shipped_task, validated
 
 TEXT = "Ada Lovelace met Bob."

@@ -11,7 +11,7 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.build import build_task
 from bertline.kinds.registry import kind_named
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows, read_rows, read_task_manifest
-from no_packages import NO_PACKAGES
+from corpora import NO_PACKAGES
 
 TOPICS = [["sport"], ["politics", "sport"], [], ["art", "politics"]]
 

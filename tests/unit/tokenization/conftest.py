@@ -12,8 +12,7 @@ import staged_runs
 from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import TokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.tokenizer import Tokenizer
-from corpora import write_corpus
-from engines import local
+from corpora import local, write_corpus
 
 TEXTS = [
     [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} doesn't return another {noun}."]

@@ -16,8 +16,7 @@ from bertline.tracking import registry
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.registry import Registration, Standing, challenged
 from bertline.tracking.tracked_runs import write_tracked_runs
-from serving_inputs import serving
-from tracking_inputs import record
+from tracking_inputs import record, serving
 
 ROWS = np.linspace(-0.4, 0.4, 40)
 

@@ -22,8 +22,7 @@ from bertline.tracking.registry import Registration, Standing, register
 from bertline.tracking.store import Store
 from bertline.tracking.tracked_runs import PIPELINE_KEY_TAG, write_tracked_runs
 from finished_tasks import finish, texts
-from serving_inputs import serving
-from tracking_inputs import record
+from tracking_inputs import record, serving
 
 STANDING = Standing(
     alias="champion",

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-import data_workers
+import pretraining_processes as processes
 from bertline.foundation.signals import STOP_SIGNALS, StopSignals
 from bertline.training.interruption import StopRequest, starting_workers
 from fork_server import forking
@@ -57,7 +57,7 @@ def test_a_data_worker_ignores_what_reaches_all_processes(method):
     """Slurm sends TERM to all processes of a step."""
     context = forking() if method == "forkserver" else multiprocessing.get_context(method)
     told, of_worker = context.Pipe()
-    worker = context.Process(target=data_workers.wait, args=(of_worker,), daemon=True)
+    worker = context.Process(target=processes.wait_as_a_data_worker, args=(of_worker,), daemon=True)
     with starting_workers():
         worker.start()
     try:

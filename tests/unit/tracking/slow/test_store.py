@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import tracking_processes
+import tracking_inputs
 from bertline.tracking.store import Store
 from fork_server import forking
 
 
 def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
-    processes = [
-        forking().Process(target=tracking_processes.find_or_create_run, args=(uri, "together")) for _ in range(3)
-    ]
+    processes = [forking().Process(target=tracking_inputs.find_or_create_run, args=(uri, "together")) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:
