@@ -299,10 +299,8 @@ def _held_out(facts: CardFacts) -> Iterator[tuple[str, str]]:
     for score in shown_means(facts.objective):
         if f"val/{score.name}" not in facts.training:
             continue
-        title = score.title
-        if not isinstance(score, LossTerm):
-            title = f"share of {score.share_of}" if score.share_of else f"{title} ({score.note})"
-        yield title, f"{facts.training[f'val/{score.name}']:.3f}"
+        share_of = "" if isinstance(score, LossTerm) else score.share_of
+        yield f"share of {share_of}" if share_of else score.title, f"{facts.training[f'val/{score.name}']:.3f}"
         if score.name in baselines:
             yield f"its baseline: {score.baseline}", f"{baselines[score.name]:.3f}"
 

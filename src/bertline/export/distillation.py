@@ -17,7 +17,6 @@ from bertline.foundation.progress import warn
 from bertline.modeling.bert import EncoderOutput
 from bertline.modeling.checkpoint import WEIGHTS_NAME, Checkpoint
 from bertline.modeling.heads import AnswerLogits
-from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
 
@@ -84,5 +83,5 @@ def score_of_graph(file: Path, folder: Path, task_folder: Path, metric: str) -> 
     (model.bert if architecture == "BertModel" else model).forward = forward  # pooling is not in the graph
     rows = kind.read(task_folder, "test")
     machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
-    predictions = kind.predict(model, kind.encode(rows, Tokenizer.load(folder)), machine)
+    predictions = kind.predict(model, kind.encode(rows, Checkpoint.open(folder).tokenizer), machine)
     return kind.scores(kind.statistics(rows, predictions, finished.calibration))[metric]

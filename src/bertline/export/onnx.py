@@ -37,7 +37,6 @@ from bertline.tasks.conll import is_visible
 from bertline.tasks.entities import OUTSIDE
 from bertline.tasks.metrics.correlation import spearman
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -177,7 +176,7 @@ def checked_sequences(
             break
     if architecture == "BertModel":
         texts, text_pairs = [*texts, *(text_pairs or ())], None
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = Checkpoint.open(folder).tokenizer
     if getattr(task, "word_case", "plain") == "marked":
         words = [list(filter(is_visible, text.split())) for text in texts]
         rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])

@@ -20,7 +20,6 @@ from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.families import CONFIG_NAME
 from bertline.modeling.heads import pooled
 from bertline.modeling.text_vectors import TextVectorModules, read_text_vector_modules
-from bertline.tokenization.tokenizer import Tokenizer
 
 Architecture = Literal[
     "BertModel",
@@ -189,7 +188,8 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
 
 def _verify_tokenizer(folder: Path, reference: Any) -> None:
     """Check that both tokenizers give equal token ids for texts that exercise every rule."""
-    tokenizer = Tokenizer.load(folder)
+    checkpoint = Checkpoint.open(folder)
+    tokenizer = checkpoint.tokenizer
     for text in CHECKED_TEXTS:
         expected = reference(text)["input_ids"]
         found = tokenizer.single.sequence(tokenizer.encode(text))
@@ -202,7 +202,7 @@ def _verify_tokenizer(folder: Path, reference: Any) -> None:
     pair, ids = reference(*CHECKED_TEXTS[:2]), tokenizer.pair.sequence(first, second)
     of_first = tokenizer.pair.first_length(len(first), len(second))
     types = [0] * of_first + [1] * (len(ids) - of_first)
-    has_types = Checkpoint.open(folder).config.type_vocab_size > 1
+    has_types = checkpoint.config.type_vocab_size > 1
     if pair["input_ids"] != ids or (has_types and pair.get("token_type_ids") != types):
         raise ArtifactError(
             f"{folder}: transformers makes {dict(pair)} of a pair, bertline the ids {ids} and the types {types}. "

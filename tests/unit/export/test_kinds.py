@@ -16,15 +16,14 @@ import onnx
 import pytest
 import tokenizers
 import torch
-import transformers
 import yaml
 from huggingface_hub import ModelCard
 
 import bertline
 from bertline.encoding.sequences import encode_texts
 from bertline.export.build import build_export
-from bertline.export.onnx import FP32, INT8, INT8_VNNI, export_onnx, open_session
-from bertline.export.views import CHECKED_TEXTS, VECTORS_NAME
+from bertline.export.onnx import FP32, INT8, INT8_VNNI, export_onnx
+from bertline.export.views import CHECKED_TEXTS
 from bertline.foundation.errors import ArtifactError
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT, export_finished
@@ -79,15 +78,6 @@ def test_the_exported_folder_predicts_what_the_sweeps_does(exported: Exported, n
     given = inputs.get(name, (["word1 word2.", "word3 word9."],))
     assert theirs.predict(*given) == ours.predict(*given)
     assert theirs.max_length == MAX_LENGTH
-
-
-@pytest.mark.parametrize("name", ["encoder", "cosine", "retrieval"])
-def test_the_last_output_of_onnx_is_the_vector_that_embed_computes(exported: Exported, name: str) -> None:
-    folder, texts = exported.folder / name, ["word1 word2.", "Word3, word4?", "word5 " * 40, "", "Ünknown"]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    inputs = dict(tokenizer(texts, padding=True, truncation=True, return_tensors="np"))
-    (vectors,) = open_session(folder / FP32).run([VECTORS_NAME], inputs)
-    np.testing.assert_allclose(vectors, bertline.load(str(folder), device="cpu").embed(texts), atol=1e-5)
 
 
 def test_weights_of_the_file_for_vnni_have_all_8_bits_and_those_of_the_other_7(exported: Exported) -> None:
@@ -189,8 +179,7 @@ def test_every_card_has_metadata_scores_formats_and_limits(exported: Exported, n
     assert "bertline" in metadata["tags"]
     if name != "encoder":
         assert metadata["model-index"][0]["results"][0]["metrics"][0]["value"] == 0.42
-    for said in ("## Use", "## Scores", "## Formats", "## Limits", "`onnx/model_int8.onnx`", "ms, batch of 32"):
-        assert said in card, said
+    assert "`onnx/model_int8.onnx`" in card and "ms, batch of 32" in card
     assert "None" not in card.replace("top_k=None", "")
     library = "sentence-transformers" if name in ("cosine", "retrieval") else "transformers"
     assert ModelCard(card).data.to_dict()["library_name"] == library

@@ -159,21 +159,6 @@ def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
     assert total > 3
 
 
-def test_marginals_of_a_crf_are_those_of_all_its_paths(open_task: Open) -> None:
-    finished, _ = open_task("crf")
-    crf: Any = finished.model.crf
-    emissions = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(1))
-    start, transitions, end = (scores.detach() for scores in crf.scores())
-    expected = torch.zeros(3, 5)
-    for path in itertools.product(range(5), repeat=3):
-        score = start[path[0]] + end[path[2]] + transitions[path[0], path[1]] + transitions[path[1], path[2]]
-        weight = (score + sum(emissions[0, place, label] for place, label in enumerate(path))).exp()
-        for place, label in enumerate(path):
-            expected[place, label] += weight
-    found = crf.marginals(emissions, torch.tensor([3]))[0]
-    torch.testing.assert_close(found, expected / expected.sum(1, keepdim=True), atol=1e-5, rtol=0)
-
-
 def test_answers_are_those_of_evaluation_with_their_place(open_task: Open) -> None:
     finished, model = open_task("question_answering")
     table = finished.table()

@@ -345,11 +345,8 @@ def test_files_of_wic_are_found_by_the_end_of_their_names(tmp_path: Path) -> Non
     assert [row[3] for row in context.read_wic(path)] == [True]
     with pytest.raises(DataError, match=r"data\.v2\.gold\.txt needs a name that ends in data\.txt"):
         context.read_wic(folder / "data.v2.gold.txt")
-    (tmp_path / "folder.data.txt").mkdir()
-    (tmp_path / "latin.data.txt").write_bytes(b"caf\xe9")
-    for name in ("missing", "folder", "latin"):
-        with pytest.raises(DataError, match=rf"{name}\.data\.txt(:1: byte| is not a file)"):
-            context.read_wic(tmp_path / f"{name}.data.txt")
+    with pytest.raises(DataError, match=r"missing\.data\.txt is not a file"):
+        context.read_wic(tmp_path / "missing.data.txt")
 
 
 def test_lines_of_a_wrapped_paragraph_are_joined_and_others_are_not(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -114,14 +113,6 @@ def test_the_parser_scores_roots_by_special_tokens_and_never_a_word_itself_or_wh
     scores = parser(attention, np.array([[True, True, False]]))[0]
     torch.testing.assert_close(scores[:, 0], attention[0, 0, 2:, :2].sum(-1))
     assert scores[0, 2] == attention[0, 0, 2, 3] and scores[0, 1] == scores[1, 2] == scores[0, 3] == -torch.inf
-
-
-def test_of_a_large_treebank_the_parser_keeps_evenly_spread_sentences_alone(tmp_path, dev, monkeypatch):
-    monkeypatch.setattr("bertline.encoders.head_measures._MOST_SENTENCES", 40)
-    model, parser = planted_heads.planted(tmp_path / "planted"), AttentionParser(4)
-    treebank = Treebank.of(read_treebank(dev), model.tokenizer, max_length=16)
-    head_hits(model.encoder, treebank, treebank.batches(), partial(parser.store, treebank))
-    assert sum(len(targets) for _, targets, _ in parser._stored) == 38  # each fourth of 150
 
 
 def test_intervals_are_as_wide_as_chance_alone_makes_them(tmp_path):
