@@ -6,8 +6,9 @@ data (are there tokens enough for the parameters, and is the text read too often
 
 import math
 import os
+import re
 import textwrap
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import read_json
 from bertline.foundation.formats import rough_duration, three_digits
 from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.parallel import processor_name
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.config import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.pretraining.config import PhaseConfig
@@ -40,6 +42,8 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import read_vocabulary
 from bertline.training.config import Precision
 
+Measurements = Sequence[Mapping[str, Any]]
+"""Results of benchmarks/pretraining_step.py, each with the name of its `file`."""
 THIS_MACHINE = "cpu"
 
 TOKENS_PER_PARAMETER = 20.0
@@ -92,6 +96,8 @@ class Hardware:
     fp32_flops: float
     """Peak FLOP/s in fp32 (not TF32, which bertline leaves off)."""
     memory_bytes: float
+    pattern: str = ""
+    """Regular expression that matches the device name reported by PyTorch."""
     source: str = "data sheet"
     num_threads: int | None = None
     """Number of threads on this machine's processor; None for a GPU."""
@@ -123,25 +129,25 @@ class Hardware:
 # Dense rates of the vendors' data sheets and, for RTX, of the architectures' whitepapers; rates with structured
 # sparsity are twice as high. A B200 is an eighth of a DGX B200.
 _GPUS = (
-    Hardware("t4", "NVIDIA T4", None, 8.1e12, 16e9),
-    Hardware("v100", "NVIDIA V100 16 GB", None, 15.7e12, 16e9),
-    Hardware("v100_32gb", "NVIDIA V100 32 GB", None, 15.7e12, 32e9),
-    Hardware("a10", "NVIDIA A10", 125e12, 31.2e12, 24e9),
-    Hardware("a10g", "NVIDIA A10G", 70e12, 31.5e12, 24e9),
-    Hardware("a30", "NVIDIA A30", 165e12, 10.3e12, 24e9),
-    Hardware("a40", "NVIDIA A40", 149.7e12, 37.4e12, 48e9),
-    Hardware("a6000", "NVIDIA RTX A6000", 154.8e12, 38.7e12, 48e9),
-    Hardware("a100", "NVIDIA A100 80 GB", 312e12, 19.5e12, 80e9),
-    Hardware("a100_40gb", "NVIDIA A100 40 GB", 312e12, 19.5e12, 40e9),
-    Hardware("l4", "NVIDIA L4", 121e12, 30.3e12, 24e9),
-    Hardware("l40s", "NVIDIA L40S", 362e12, 91.6e12, 48e9),
-    Hardware("h100", "NVIDIA H100 SXM", 989e12, 66.9e12, 80e9),
-    Hardware("h100_pcie", "NVIDIA H100 PCIe", 756e12, 51.2e12, 80e9),
-    Hardware("h200", "NVIDIA H200", 989e12, 66.9e12, 141e9),
-    Hardware("b200", "NVIDIA B200", 2250e12, 75e12, 180e9),
-    Hardware("rtx3090", "NVIDIA GeForce RTX 3090", 71e12, 35.6e12, 24e9),
-    Hardware("rtx4090", "NVIDIA GeForce RTX 4090", 165.2e12, 82.6e12, 24e9),
-    Hardware("rtx5090", "NVIDIA GeForce RTX 5090", 209.5e12, 104.8e12, 32e9),
+    Hardware("t4", "NVIDIA T4", None, 8.1e12, 16e9, r"\bT4\b"),
+    Hardware("v100", "NVIDIA V100 16 GB", None, 15.7e12, 16e9, r"V100"),
+    Hardware("v100_32gb", "NVIDIA V100 32 GB", None, 15.7e12, 32e9, r"V100"),
+    Hardware("a10", "NVIDIA A10", 125e12, 31.2e12, 24e9, r"\bA10\b"),
+    Hardware("a10g", "NVIDIA A10G", 70e12, 31.5e12, 24e9, r"\bA10G\b"),
+    Hardware("a30", "NVIDIA A30", 165e12, 10.3e12, 24e9, r"\bA30\b"),
+    Hardware("a40", "NVIDIA A40", 149.7e12, 37.4e12, 48e9, r"\bA40\b"),
+    Hardware("a6000", "NVIDIA RTX A6000", 154.8e12, 38.7e12, 48e9, r"RTX A6000\b"),
+    Hardware("a100", "NVIDIA A100 80 GB", 312e12, 19.5e12, 80e9, r"A100"),
+    Hardware("a100_40gb", "NVIDIA A100 40 GB", 312e12, 19.5e12, 40e9, r"A100"),
+    Hardware("l4", "NVIDIA L4", 121e12, 30.3e12, 24e9, r"\bL4\b"),
+    Hardware("l40s", "NVIDIA L40S", 362e12, 91.6e12, 48e9, r"\bL40S\b"),
+    Hardware("h100", "NVIDIA H100 SXM", 989e12, 66.9e12, 80e9, r"H100 80GB HBM3"),
+    Hardware("h100_pcie", "NVIDIA H100 PCIe", 756e12, 51.2e12, 80e9, r"H100 PCIe"),
+    Hardware("h200", "NVIDIA H200", 989e12, 66.9e12, 141e9, r"\bH200\b"),
+    Hardware("b200", "NVIDIA B200", 2250e12, 75e12, 180e9, r"\bB200\b"),
+    Hardware("rtx3090", "NVIDIA GeForce RTX 3090", 71e12, 35.6e12, 24e9, r"RTX 3090$"),
+    Hardware("rtx4090", "NVIDIA GeForce RTX 4090", 165.2e12, 82.6e12, 24e9, r"RTX 4090$"),
+    Hardware("rtx5090", "NVIDIA GeForce RTX 5090", 209.5e12, 104.8e12, 32e9, r"RTX 5090$"),
 )
 GPUS = {gpu.name: gpu for gpu in _GPUS}
 
@@ -165,6 +171,7 @@ def this_machine(asked: Literal["auto", "fp32", "bf16"], *, num_threads: int | N
         bf16_flops=rate if precision == "bf16" else None,
         fp32_flops=rate,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        pattern=f"^{re.escape(processor_name())}$",
         source="large matrix products on this machine",
         num_threads=torch.get_num_threads(),
     )
@@ -307,9 +314,39 @@ class Rate(NamedTuple):
     basis: str
 
 
-def rate_of(training: Training, hardware: Hardware) -> Rate:
-    """Return the rate on this hardware: a stated fraction of its peak."""
+def read_measurements(folder: Path) -> Measurements:
+    """Read the records in a folder of results."""
+    records = [{**read_json(path), "file": path.name} for path in sorted(folder.glob("pretraining_step_*.json"))]
+    return [record for record in records if record["tokens_per_s"] is not None]  # None: that side was not measured
+
+
+def rate_of(training: Training, length: int, hardware: Hardware, measurements: Measurements) -> Rate:
+    """Return the rate of the nearest record on this hardware; without one near enough, a stated fraction of the peak.
+
+    A record is near up to four times the length and three times the FLOPs per token; the nearest length, then the
+    nearest model, then the same dropout decide.
+    """
     precision, model = training.device.precision, training.config.model
+
+    def distance(record: Mapping[str, Any]) -> tuple[float, float, bool]:
+        ratios = record["seq_len"] / length, record["flops_per_token"] / training.flops_per_token(length)
+        length_ratio, model_ratio = (max(ratio, 1 / ratio) for ratio in ratios)
+        has_other_dropout = (record["dropout"] > 0) != (model.hidden_dropout_prob > 0)
+        return length_ratio, round(model_ratio, 1), has_other_dropout
+
+    of_hardware = (
+        record
+        for record in measurements
+        if record["precision"] == precision
+        and re.search(hardware.pattern, record["device"])
+        and hardware.num_threads in (None, record["threads"])
+    )
+    near = (record for record in of_hardware if distance(record)[0] <= 4 and distance(record)[1] <= 3)
+    if (record := min(near, key=distance, default=None)) is not None:
+        flops_per_s = record["tokens_per_s"] * record["flops_per_token"]
+        if distance(record) == (1, 1, False):
+            return Rate(flops_per_s, 0.9, 1.1, f"measured: {record['file']}")
+        return Rate(flops_per_s, 0.7, 1.3, f"measured on the model nearest to it: {record['file']}")
     if not hardware.is_gpu:
         fraction, slowest, fastest = _CPU_UTILISATION[precision], 0.7, 1.4
         reason = "what tiny and mini reach on a core"
@@ -428,6 +465,7 @@ class PhaseForecast(PhaseConfig):
     flops: float
     """FLOPs for the non-padding tokens."""
     hours: float
+    rate: Rate
     micro_batch_size: int
     memory: Memory
     fitting_micro_batch_size: int
@@ -441,7 +479,6 @@ class Forecast:
     hardware: Hardware
     num_devices: int
     text: TextSize
-    rate: Rate
     parameters: int
     embedding_parameters: int
     encoder_parameters: int
@@ -458,8 +495,8 @@ class Forecast:
 
     def hours(self) -> tuple[float, float, float]:
         """Return the hours as expected, at best and at worst."""
-        hours = self.total("hours")
-        return hours, hours / self.rate.fastest, hours / self.rate.slowest
+        best = sum(phase.hours / phase.rate.fastest for phase in self.phases)
+        return self.total("hours"), best, sum(phase.hours / phase.rate.slowest for phase in self.phases)
 
     def money(self, price_per_hour: float) -> tuple[float, ...]:
         """Return the cost of `hours` on all devices."""
@@ -480,10 +517,12 @@ class Forecast:
         return min(phase.fitting_micro_batch_size for phase in self.phases)
 
 
-def forecast(training: Training, hardware: Hardware, text: TextSize, num_devices: int) -> Forecast:
+def forecast(
+    training: Training, hardware: Hardware, text: TextSize, num_devices: int, measurements: Measurements = ()
+) -> Forecast:
     """Forecast a training run without running anything."""
     model, objective, runtime = training.config.model, training.config.objective, training.config.runtime
-    rate, phases = rate_of(training, hardware), []
+    phases = []
     for index, phase in enumerate(training.phases):
         if phase.global_batch_size < num_devices:
             raise ConfigError(
@@ -495,6 +534,7 @@ def forecast(training: Training, hardware: Hardware, text: TextSize, num_devices
         tokens, flops = sequences * tokens_each, training.flops_per_token(length)
         share = math.ceil(phase.global_batch_size / num_devices)
         micro_batch_size = min(share, rows_at_once(runtime, length) or share)
+        rate = rate_of(training, length, hardware, measurements)
         # Rows are computed whole unless they are packed; segments that are compared are rows of their own, two each.
         num_rows = 1 if objective.pairs_together is None else 2
         is_packed = packs(runtime, fill=tokens_each / length / num_rows, attention=training.attention(length))
@@ -510,6 +550,7 @@ def forecast(training: Training, hardware: Hardware, text: TextSize, num_devices
             epochs=None if epoch is None else sequences / epoch,
             flops=tokens * flops,
             hours=max(computing_s, launching_s) / efficiency / 3600,
+            rate=rate,
             micro_batch_size=micro_batch_size,
             memory=step_memory(training, length, micro_batch_size),
             fitting_micro_batch_size=largest_fitting(training, length, hardware.usable_bytes),
@@ -519,7 +560,6 @@ def forecast(training: Training, hardware: Hardware, text: TextSize, num_devices
         hardware=hardware,
         num_devices=num_devices,
         text=text,
-        rate=rate,
         parameters=training.num_parameters,
         embedding_parameters=num_embedding_parameters(model, vocab_size=training.vocab_size),
         encoder_parameters=num_encoder_parameters(model),
@@ -537,7 +577,7 @@ def page(outlook: Forecast, training: Training, price_per_hour: float | None) ->
     parts = {"embeddings": embeddings, "layers": layers, "heads": outlook.parameters - embeddings - layers}
     middle, best, worst = map(rough_duration, outlook.hours())
     time = [f"{middle}, between {best} and {worst}, for pretraining alone, without text, fine-tuning and export"]
-    time.append(outlook.rate.basis)
+    time += dict.fromkeys(phase.rate.basis for phase in outlook.phases)
     if outlook.num_devices > 1:
         time.append(f"{outlook.num_devices} devices compute {EFFICIENCY_OF_SEVERAL:.0%} of the time, an assumption")
     money = ""

@@ -82,6 +82,12 @@ def tokens(number: float) -> TextSize:
     return TextSize(tokens=number, basis="plan.corpus_tokens")
 
 
+def record(**changes: Any) -> dict[str, Any]:
+    """BERT-base of 128 tokens on an H200 at 500,000 tokens/s."""
+    figures = {"tokens_per_s": 500_000.0, "flops_per_token": 514_986_984.0, "dropout": 0.1, "threads": 8}
+    return {"file": "measured", "device": "NVIDIA H200", "precision": "bf16", "seq_len": 128, **figures, **changes}
+
+
 def small_bert(of: Training, attention: Any = "plain") -> Any:
     kind = BertForPreTraining if of.config.objective.with_pooler else BertForMaskedLM
     return kind(of.config.model, vocab_size=of.vocab_size, pad_token_id=0, attention=attention)
@@ -195,15 +201,33 @@ def test_padding_takes_time_where_rows_are_padded(
     assert (found.epochs, full.epochs) == (1.0, None)
 
 
-def test_the_rate_is_a_fraction_of_the_peak() -> None:
-    def rate(size: str, device: str) -> planning.Rate:
-        return planning.rate_of(training(size, device=GPUS[device].attention_device("auto")), GPUS[device])
+def rate(size: str, *records: dict[str, Any], device: str = "h200") -> planning.Rate:
+    hardware = GPUS[device]
+    of = training(size, device=hardware.attention_device("auto"))
+    return planning.rate_of(of, 128, hardware, records)
 
-    found = rate("base", "h200")
+
+def test_the_nearest_record_is_taken_by_length_then_model_then_dropout() -> None:
+    other_dropout, longer = record(file="dropout", dropout=0.0), record(file="longer", seq_len=512)
+    larger = record(file="larger", flops_per_token=1e9)
+    assert rate("base", longer, larger, other_dropout, record()).basis == "measured: measured"
+    assert rate("base", longer, larger, other_dropout)[1:] == (0.7, 1.3, "measured on the model nearest to it: dropout")
+    assert rate("base", longer, larger).flops_per_s == 500_000 * 1e9
+    assert "longer" in rate("base", longer).basis
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"device": "NVIDIA A100-SXM4-80GB"}, {"precision": "fp32"}, {"seq_len": 1024}, {"flops_per_token": 1e8},
+     {"flops_per_token": 3e9}],
+    ids=["device", "precision", "length", "smaller", "larger"],
+)  # fmt: skip
+def test_what_was_measured_elsewhere_or_on_other_models_is_not_used(changes: dict[str, Any]) -> None:
+    found = rate("base", record(**changes))
     assert found.flops_per_s == pytest.approx(0.24 * 989e12)
     assert found.basis.startswith("not measured: 24.0% of 989 TFLOP/s in bf16 (data sheet)")
     assert found.slowest < 1 < found.fastest
-    assert rate("tiny", "t4").flops_per_s == pytest.approx(0.4 * 8.1e12)  # fp32
+    assert rate("tiny", device="t4").flops_per_s == pytest.approx(0.4 * 8.1e12)  # fp32
 
 
 def test_the_default_pipeline_scales_what_trains_by_the_rate_of_products(
@@ -254,6 +278,23 @@ def test_the_size_rule_says_what_fits_and_how() -> None:
     assert re.match(r"18 bytes per parameter .* This run fits\.$", planning.size_rule(taken))
     nothing = dataclasses.replace(found.hardware, memory_bytes=2e9)
     assert "not even one sequence" in planning.size_rule(planning.forecast(of, nothing, UNKNOWN_TEXT, 1))
+
+
+# As `torch.cuda.get_device_name` says them.
+NAMES = {
+    "Tesla T4": {"t4"}, "Tesla V100-SXM2-16GB": {"v100", "v100_32gb"}, "NVIDIA A10": {"a10"}, "NVIDIA A10G": {"a10g"},
+    "NVIDIA A30": {"a30"}, "NVIDIA A40": {"a40"}, "NVIDIA RTX A6000": {"a6000"}, "NVIDIA L4": {"l4"},
+    "NVIDIA RTX 6000 Ada Generation": set(), "NVIDIA A100-SXM4-80GB": {"a100", "a100_40gb"}, "NVIDIA L40S": {"l40s"},
+    "NVIDIA H100 80GB HBM3": {"h100"}, "NVIDIA H100 PCIe": {"h100_pcie"}, "NVIDIA H200": {"h200"},
+    "NVIDIA B200": {"b200"}, "NVIDIA GeForce RTX 3090": {"rtx3090"}, "NVIDIA GeForce RTX 3090 Ti": set(),
+    "NVIDIA GeForce RTX 4090": {"rtx4090"}, "NVIDIA GeForce RTX 4090 D": set(), "NVIDIA GeForce RTX 5090": {"rtx5090"},
+}  # fmt: skip
+
+
+def test_a_device_is_recognised_by_the_name_that_pytorch_gives_and_by_no_other() -> None:
+    found = {name: {key for key, one in GPUS.items() if re.search(one.pattern, name)} for name in NAMES}
+    assert found == NAMES
+    assert set().union(*NAMES.values()) == set(GPUS)
 
 
 def test_bf16_where_there_is_none_is_refused() -> None:

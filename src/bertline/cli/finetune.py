@@ -94,7 +94,7 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
         say(f"{name}: reads {task_arguments.what_is_read(task, files)}")
         places = run_stages(composed)
     except BertlineError as error:
-        raise type(error)(in_the_users_terms(str(error), name, own_paths)) from error
+        raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
     swept = read_json(places["sweep"] / "result.json")
     arm, winner = swept["arms"]["encoder"], swept["winner"]["name"]
     result: dict[str, Any] = {"task": swept["task"], "metric": swept["metric"], "winner": winner}
@@ -210,13 +210,17 @@ def asked_task(
     return name, task, own_paths
 
 
-def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str]) -> str:
+def in_the_users_terms(message: str, name: str, own_paths: Mapping[str, str], in_conf: Mapping[str, Any] | None) -> str:
     """Return a message of a stage with arguments of this command instead of keys (those that only a task of conf/task
     has are `task.KEY`), and with the user's own paths, which are given by those in the message."""
-    arguments = {**task_arguments.OTHER_ARGUMENTS, **{key: key for key in (*task_arguments.SETTINGS, "format")}}
-    section = rf"(?<![\w./-])(?:tasks\.(?:{re.escape(name)}|NAME)\.)?(source\.)?(?<=\.)([a-z_]+)"
-    message = re.sub(section, lambda match: arguments.get(match[2], f"task.{match[1] or ''}{match[2]}"), message)
+    arguments = {key: f"task.{key}" for key in in_conf or ()}
+    arguments |= {key: f"task.source.{key}" for key in (in_conf or {}).get("source", ())}
+    arguments |= {**task_arguments.OTHER_ARGUMENTS, **{key: key for key in (*task_arguments.SETTINGS, "format")}}
+    keys = "|".join(sorted(arguments, key=len, reverse=True))
+    section = rf"(?<![\w./-])(?:tasks\.(?:{re.escape(name)}|NAME)\.(?:source\.)?|source\.)"
+    message = re.sub(rf"{section}({keys})(?!\w)", lambda match: arguments[match[1]], message)
     message = re.sub(rf"(?<![\w./-])tasks\.{re.escape(name)}(?![\w.]*\w)", name, message)
+    message = re.sub(r"(?<![\w./-])(fine_tuning|space)\.(?=[a-z])", r"sweep.\1.", message)
     message = re.sub(r"sweep\.(?:space|fine_tuning)\.(?=learning_rate\b)", "", message)
     for linked, own in own_paths.items():  # inserted last, so that they stay unchanged
         message = message.replace(linked, own)

@@ -63,7 +63,10 @@ def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[pla
     text = planning.text_size(config.corpus, changed) if asked.corpus_tokens is None else given
     vocab_size = planning.vocab_size(config.tokenizer, changed)
     training = planning.Training(config, vocab_size, hardware.attention_device(precision))
-    return training, planning.forecast(training, hardware, text, num_devices=asked.num_devices)
+    measurements = planning.read_measurements(RECORDS)
+    return training, planning.forecast(
+        training, hardware, text, num_devices=asked.num_devices, measurements=measurements
+    )
 
 
 def default_pipeline() -> str:

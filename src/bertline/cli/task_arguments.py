@@ -31,6 +31,7 @@ from bertline.tasks.table_source import ANumber
 FileFormat = Literal["csv", "tsv", "jsonl", "json", "xlsx", "parquet", "conll", "squad"]
 
 _BY_ENDING: dict[str, FileFormat] = {**FORMATS_BY_ENDING, **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), "conll")}
+_SPLIT_NAMES: dict[SplitName, str] = {"train": "train(ing)?", "dev": "dev|valid(ation)?|val|eval", "test": "test"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +48,7 @@ def given_files(
     """Return the files that were named, after checking that each exists; None if none was named.
 
     Args:
-        data: One file that all splits are cut from.
+        data: One file that all splits are cut from, or a folder of files named after the splits.
         asked_format: None takes that of the extension.
     """
     named = {split: path for split, path in splits.items() if path is not None}
@@ -59,13 +60,13 @@ def given_files(
     if named and "train" not in named:
         raise ConfigError(f"{', '.join(named)} is given without train: name the file to train on, train=FILE.")
     if data is not None:
-        named = {"train": data}
+        named = _of_folder(data) if data.is_dir() else {"train": data}
     if not named:
         return None
     for split, path in named.items():
         if not path.is_file():
             key = "data" if data is not None else split
-            raise DataError(f"{key} is {path}, which is not a file. Name files: train=FILE dev=FILE test=FILE.")
+            raise DataError(f"{key} is {path}, which is not a file.")
     if asked_format is not None:
         if asked_format not in get_args(FileFormat):
             raise ConfigError(f"format is {asked_format!r}; it is one of {', '.join(get_args(FileFormat))}.")
@@ -103,6 +104,24 @@ def search_task(data: Path | None, base: Base) -> dict[str, Any] | None:
     task, train = base("beir"), files.get("train") if "test" in files else None
     task["source"] |= {"train_qrels": train, "dev_qrels": files.get("dev"), "test_qrels": all_of}
     return task
+
+
+def _of_folder(folder: Path) -> dict[SplitName, Path]:
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    found: dict[SplitName, Path] = {}
+    for split, pattern in _SPLIT_NAMES.items():
+        matching = [path for path in files if re.search(rf"(^|[^a-z])({pattern})([^a-z]|$)", path.name.lower())]
+        if len(matching) == 1:
+            found[split] = matching[0]
+        elif matching:
+            told = ", ".join(path.name for path in matching)
+            raise DataError(
+                f"data is {folder}, where {told} could each be {split}. Name the files: train=FILE test=FILE."
+            )
+    if "train" not in found:
+        held = ", ".join(path.name for path in files) or "no files"
+        raise DataError(f"data is {folder}, which has no file called train; it holds {held}. Name one: train=FILE.")
+    return found
 
 
 Column = str | int

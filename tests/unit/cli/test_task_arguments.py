@@ -72,6 +72,13 @@ def test_rows_with_the_columns_of_squad_are_squad(tmp_path: Path) -> None:
     assert found == ["squad", "parquet", "squad", "squad", "squad"]
 
 
+def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None:
+    for name in ("train.csv", "valid.csv", "my_test.csv"):
+        (tmp_path / name).write_text(FILES["csv"])
+    named = {split: path.name for split, path in given_splits(tmp_path).files.items()}
+    assert named == {"train": "train.csv", "dev": "valid.csv", "test": "my_test.csv"}
+
+
 def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Path) -> None:
     content = "text,score\n" + "".join(f"number {i},{i / 4}\n" for i in range(60))
     task = task_of_files(given_text(tmp_path, content), "regression", {}, shipped_task)
