@@ -114,24 +114,27 @@ def context(asked: dict[str, Any]) -> None:
         bertline context word=bank texts=[RIVER.txt,MONEY.txt]   similarity by layer; a file is a sense (no blanks)
         bertline context wic=dev.data.txt                        same sense in two sentences? (gold.txt is next to it)
         bertline context texts=FILE                              blanks from both sides and the left; next sentences
+        bertline context analogies=FILE                          lines of four words, `: NAME` before a section
 
     A text file is a document, a corpus folder gives its validation documents. Blank lines of a file divide paragraphs,
     whose lines may be wrapped; without any, each line is a paragraph.
 
     within, between: cosine of two places in one sense, in two. where_chosen: accuracy where threshold and layer are.
-    lost, more_nats: what both sides are better by. ece: distance of probabilities from frequencies. gain: accuracy over
-    the best simple method. left_out: pairs that cannot be asked. num_cut: texts that are cut to what the model reads.
+    lost, more_nats: what both sides are better by. ece: distance of probabilities from frequencies. offset: accuracy of
+    b - a + c. c_alone: of the neighbour of c. gain: accuracy over the best simple method. left_out: rows that cannot be
+    asked. num_cut: texts that are cut to what the model reads.
     """
     require_counts(asked, "most")
     words, text_files, wic_files = (_listed(asked[key]) for key in ("word", "texts", "wic"))
-    if not (text_files or wic_files) or len(wic_files) > 2:
-        raise ConfigError("name files: texts=[FILE, ...] or wic=[FILE, TEST_FILE].")
+    if not (text_files or wic_files or asked["analogies"]) or len(wic_files) > 2:
+        raise ConfigError("name files: texts=[FILE, ...], wic=[FILE, TEST_FILE] or analogies=FILE.")
     if len({of_caller(path).resolve() for path in wic_files}) < len(wic_files):
         raise ConfigError("wic needs another file to be scored on than to choose on.")
     from bertline.inside import context as inside
 
     texts = {path: inside.read_text([of_caller(path)]) for path in text_files}
     wic = [inside.read_wic(of_caller(path)) for path in wic_files]
+    analogies = inside.read_analogies(of_caller(asked["analogies"])) if asked["analogies"] else []
     name = encoder_named(asked["model_folder"])
     model = bertline.load(name)
     measures: list[Callable[[], MeasuredTable]] = []
@@ -145,6 +148,8 @@ def context(asked: dict[str, Any]) -> None:
         documents = [*chain(*texts.values())]
         for measure in (inside.blanks, inside.next_sentences):
             measures.append(partial(measure, model, documents, most=asked["most"]))
+    if analogies:
+        measures.append(partial(inside.analogies, model, analogies))
     tables: list[dict[str, Any]] = []
 
     def keep() -> None:

@@ -31,6 +31,7 @@ from bertline.tokenization.vocabulary import MASK
 
 __all__ = [
     "Attentions", "Guess", "Hit", "Inside", "LoadedLinearModel", "LoadedModel", "Prediction", "TokenVectors",
+    "WordVectors",
 ]  # fmt: skip
 
 # Labels that the printed form of a model lists.
@@ -87,6 +88,17 @@ class Inside(NamedTuple):
     """[L, N, S, D]; a head's output is `probabilities @ value`."""
     scores: NDArray[np.float32] | None
     """[L, N, S, S]: query . key / sqrt(D), before the softmax."""
+
+
+class WordVectors(NamedTuple):
+    """Contextual vectors of a word: the mean of those of its tokens, at each place where it stands in a text."""
+
+    tokens: tuple[str, ...]
+    """Tokens of its first place."""
+    starts: tuple[int, ...]
+    """Character offset of each place."""
+    vectors: NDArray[np.float32]
+    """[L + 1, places, H]: the embeddings, then the output of each layer."""
 
 
 class TokenVectors(NamedTuple):
@@ -298,6 +310,52 @@ class LoadedModel:
         }
         states = torch.cat(detail.hidden_states).cpu().numpy()
         return Inside(tuple(self.tokenizer.tokens(ids)), tuple(ids), tuple(segments), states, **attention)
+
+    def word_vectors(self, text: str, word: str) -> WordVectors:
+        """Return the vectors of a word in a text, [L layers + 1, places, hidden size H], where it is a whole word.
+
+        Example: `model.word_vectors("The river bank was steep.", "bank").vectors[-1, 0]` after the last layer.
+
+        Raises:
+            DataError: The word is not in the text, has no token of its own there, or the text is too long.
+        """
+        whole_word = rf"(?<!\w){re.escape(require_text(word, 'word'))}(?!\w)"
+        starts = [match.start() for match in re.finditer(whole_word, require_text(text, "text"))] if word else []
+        if not starts:
+            raise DataError(f"the word {word!r} is not in {text!r}, letter by letter and as a whole word.")
+        inside, num_before = self.inside(text), len(self.tokenizer.single.before)
+        [(_, offsets)] = self.tokenizer.encode_with_places([self._with_mask_token(text)], with_mask=True)
+        longer = len(self.tokenizer.mask_token) - len(MASK)  # a mask token moves what is behind it
+        places = []
+        for start in starts:
+            begin, end = (at + longer * text.count(MASK, 0, at) for at in (start, start + len(word)))
+            places.append([at for at, (left, right) in enumerate(offsets, num_before) if left < end and right > begin])
+            if not places[-1]:
+                raise DataError(f"{word!r} has no token of its own in {text!r}.")
+        vectors = np.stack([inside.hidden_states[:, tokens].mean(1) for tokens in places], axis=1)
+        return WordVectors(tuple(inside.tokens[at] for at in places[0]), tuple(starts), vectors)
+
+    def similar_words(self, word: str, top_k: int = 10) -> list[tuple[str, float]]:
+        """Return the tokens whose static vectors (input embeddings) are nearest to a word's by cosine, best first.
+
+        The vector of a word of several tokens is their mean. Its own tokens and special ones are left out.
+
+        Raises:
+            DataError: The vocabulary has no token of the word, or `top_k` is less than 1.
+        """
+        tokenizer = self.tokenizer
+        ids = tokenizer.encode_words([word])[0] if require_text(word, "word").strip() else []
+        if not {*ids} - {tokenizer.unk_id}:
+            raise DataError(f"{word!r} has no token in the vocabulary of {self.name}; give a word that it has.")
+        if top_k < 1:
+            raise DataError(f"top_k is {top_k}; give 1 or more.")
+        table = unit(self.encoder.word_embeddings[: tokenizer.vocab_size].detach().cpu().numpy())
+        similarity = table @ unit(table[ids].mean(0, keepdims=True))[0]
+        left_out = tokenizer.special_ids.union(ids)
+        similarity[list(left_out)] = -np.inf
+        best = np.argsort(-similarity, kind="stable")[: min(top_k, tokenizer.vocab_size - len(left_out))]
+        names = tokenizer.readable_tokens(best.tolist())
+        return [(name, float(similarity[index])) for name, index in zip(names, best, strict=True)]
 
     @torch.no_grad()
     def next_sentence(self, first: str, second: str) -> float:

@@ -1,4 +1,4 @@
-"""What context does to a word, measured: senses, WiC, blanks, next sentences, each next to what is simple.
+"""What context does to a word, measured: senses, WiC, blanks, analogies, next sentences, each next to what is simple.
 
 A text that is too long is cut to the window around its place (`num_cut`). Layer 0 is the output of the embeddings,
 which knows the position of a token but no other token. Where there are intervals, they are of 95 %; `senses` has none.
@@ -58,6 +58,17 @@ def read_text(paths: Sequence[Path]) -> list[list[str]]:
             texts = paragraphs_of(lines) if "\n\n" in "\n".join(lines).strip() else filter(None, lines)
             documents.append([part for text in texts for part in split_sentences(" ".join(text.split()))])
     return documents
+
+
+def read_analogies(path: Path) -> list[tuple[str, list[str]]]:
+    """Return section and words of lines of four words; `: NAME` begins a section."""
+    section, rows = "", []
+    for number, line in _written_lines(path):
+        section = line[1:].strip() if line.startswith(":") else section
+        rows += [] if line.startswith(":") else [(section, line.split())]
+        if rows and len(rows[-1][1]) != 4:
+            raise DataError(f"{path}:{number} needs four words with spaces between, or `: NAME` of a section: {line!r}")
+    return rows
 
 
 def whole_word(word: str, endings: str = "") -> re.Pattern[str]:
@@ -258,6 +269,53 @@ def blanks(model: LoadedModel, documents: _Documents, *, most: int = 2000, seed:
     return MeasuredTable("Blanks: both sides against the left side alone", rows, facts)
 
 
+def analogies(model: LoadedModel, rows: Sequence[tuple[str, Sequence[str]]], *, seed: int = 0) -> MeasuredTable:
+    """Answer "a is to b as c is to ?" by the token whose input embedding is nearest to b - a + c, and by less.
+
+    `c_alone` is the nearest neighbour of c, `random` has two random tokens for a and b. As usual, a, b and c are no
+    answers: rows that ask for one are left out, and those with a word of several tokens. `with_inputs` is the accuracy
+    when they are, `is_input` how often one is named then. The interval draws pairs of words, a row as often as both of
+    its own (Owen 2007). (Mikolov et al., arXiv 1301.3781, section 4; Linzen, arXiv 1606.07736: what neighbours do.)
+    """
+    tokenizer, special = model.tokenizer, sorted(model.tokenizer.special_ids)
+    encoded = [(section, tokenizer.encode_words(list(words))) for section, words in rows]
+    known = [(section, np.ravel(ids)) for section, ids in encoded if [*map(len, ids)] == [1] * 4]
+    known = [(name, ids) for name, ids in known if not np.isin(ids, special).any() and ids[3] not in ids[:3]]
+    if not known:
+        raise DataError(f"none of the {len(rows)} analogies has four words of one token each, the last one new.")
+    table = unit(model.encoder.word_embeddings.detach().cpu().numpy()[: tokenizer.vocab_size])
+    sections, every = np.array([section for section, _ in known]), np.stack([ids for _, ids in known])
+    others = np.setdiff1d(np.arange(len(table)), special)
+    (a, b, c, wanted), (x, y) = every.T, generator(seed, "analogies").choice(others, size=(2, len(every)))
+
+    def answers(queries: _Array, excluded: _Array = every[:, :3]) -> _Array:
+        parts = []
+        for start in range(0, len(queries), 512):
+            similarity = queries[start : start + 512] @ table.T
+            similarity[:, special] = -np.inf
+            np.put_along_axis(similarity, excluded[start : start + 512], -np.inf, axis=1)
+            parts.append(similarity.argmax(1))
+        return np.concatenate(parts)
+
+    offset = table[b] - table[a] + table[c]
+    free = answers(offset, every[:, :0])
+    right = {
+        "offset": answers(offset) == wanted,
+        "c_alone": answers(table[c]) == wanted,
+        "random": answers(table[y] - table[x] + table[c]) == wanted,
+        "with_inputs": free == wanted,
+        "is_input": (free[:, None] == every[:, :3]).any(1),
+    }
+    lines = []
+    for name in [*dict.fromkeys(sections.tolist()), "all"]:
+        part = (sections == name) | (name == "all")
+        lines.append({"section": name, "rows": int(part.sum()), **{k: x[part].mean().item() for k, x in right.items()}})
+    facts = {"left_out": len(rows) - len(known), "by_chance": 1 / (len(others) - 3)}
+    pairs = every[:, ::2] * len(table) + every[:, 1::2]
+    gain = _gain(right, "offset", ["c_alone"], np.full(len(every), True), pairs)
+    return MeasuredTable("Analogies on input embeddings", lines, facts | gain)
+
+
 def next_sentences(model: LoadedModel, documents: _Documents, *, most: int = 2000, seed: int = 0) -> MeasuredTable:
     """Tell whether a sentence follows another one, on pairs of which half do, before and after calibration.
 
@@ -325,13 +383,13 @@ def next_sentences(model: LoadedModel, documents: _Documents, *, most: int = 200
 
 
 def bootstrapped(values: _Array, groups: Sequence[str] | _Array) -> list[float] | None:
-    """Return the 95 % interval of a mean by a bootstrap of groups [n]; None for under ten."""
+    """Return the 95 % interval of a mean by a bootstrap of groups ([n], or [n, 2]: both drawn); None for under ten."""
     names, group = np.unique(groups, return_inverse=True)
     if len(names) < 10:
         return None
     draws = generator(0, "interval").integers(len(names), size=(1000, len(names)))
-    counts = (np.bincount(drawn, minlength=len(names))[group] for drawn in draws)
-    bounds = np.quantile([count @ values / count.sum() for count in counts], [0.025, 0.975])
+    counts = (np.bincount(drawn, minlength=len(names))[group.reshape(len(values), -1)].prod(1) for drawn in draws)
+    bounds = np.quantile([count @ values / count.sum() for count in counts if count.any()], [0.025, 0.975])
     return [round(float(bound), 3) for bound in bounds]
 
 

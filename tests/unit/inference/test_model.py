@@ -18,6 +18,7 @@ from bertline.inference.loading import load_folder
 from bertline.inference.model import LoadedModel
 from bertline.tasks.entities import entities
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, OtherTokenizer
 from finished_tasks import KINDS, Finished, collection
 from tiny import load_pretraining_model
 
@@ -70,13 +71,60 @@ def test_each_part_of_attention_follows_from_those_before_it(encoder_folder: Pat
     np.testing.assert_array_equal(seen.probabilities, model.attentions("The cats", "a Café").probabilities)
 
 
+def test_a_word_has_the_mean_vector_of_its_tokens_at_each_place(encoder_folder: Path) -> None:
+    model = load_folder(str(encoder_folder), device="cpu")
+    found = model.word_vectors("cats and Cats sat: the cats", "cats")
+    states = model.inside("cats and Cats sat: the cats").hidden_states
+    assert found.tokens == ("cat", "##s") and found.starts == (0, 23)
+    np.testing.assert_allclose(found.vectors[:, 0], states[:, 1:3].mean(1), atol=1e-6)
+    np.testing.assert_allclose(found.vectors[:, 1], states[:, -3:-1].mean(1), atol=1e-6)
+    for text, word in (("the cats", "cat"), ("the cats", ""), ("the dogs", "cats")):
+        with pytest.raises(DataError, match="is not in"):
+            model.word_vectors(text, word)
+    with pytest.raises(DataError, match="reads at most 12"):
+        model.word_vectors("cat " * 20, "cat")
+
+
 def test_the_same_tokens_are_seen_by_all_that_look_inside(encoder_folder: Path) -> None:
     model, text = load_folder(str(encoder_folder), device="cpu"), "[MASK] cats sat [MASK] the cats"
     inside = model.inside(text)
     assert inside.tokens == ("[CLS]", "[MASK]", "cat", "##s", "sat", "[MASK]", "the", "cat", "##s", "[SEP]")
     assert [model.tokenizer.vocab[index] for index in inside.ids] == [*inside.tokens]
+    cats = model.word_vectors(text, "cats")
+    assert cats.starts == (7, 27)
+    np.testing.assert_array_equal(cats.vectors[:, 1], inside.hidden_states[:, 7:9].mean(1))
+    np.testing.assert_array_equal(model.word_vectors(text, "[MASK]").vectors[:, 1], inside.hidden_states[:, 5])
     np.testing.assert_array_equal(model.token_vectors(text).vectors, inside.hidden_states[-1])
     assert model.attentions(text).tokens == inside.tokens
+
+
+@pytest.mark.parametrize("mask", ["<mask>", "<m>", "<blank-token>"])
+def test_a_mask_of_another_spelling_moves_no_word(encoder_folder: Path, mask: str) -> None:
+    other, model = load_folder(str(encoder_folder), device="cpu"), load_folder(str(encoder_folder), device="cpu")
+    content = model.tokenizer.backend.to_str().replace("[MASK]", mask)
+    other.tokenizer = Tokenizer(OtherTokenizer(content=content, special_tokens=(*SPECIAL_TOKENS[:-1], mask)))
+    for text, word in (("[MASK] cat [MASK] dog", "dog"), ("a [MASK] cat", "[MASK] cat"), ("a cat [MASK]", "cat")):
+        found, expected = other.word_vectors(text, word), model.word_vectors(text, word)
+        assert found.starts == expected.starts and found.tokens == tuple(
+            token.replace("[MASK]", mask) for token in expected.tokens
+        )
+        np.testing.assert_array_equal(found.vectors, expected.vectors)
+
+
+def test_similar_words_are_the_nearest_input_embeddings(encoder_folder: Path) -> None:
+    model = load_folder(str(encoder_folder), device="cpu")
+    table = model.encoder.word_embeddings.detach().numpy()
+    table = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    vocab = model.tokenizer.vocab
+    (nearest, similarity), *_ = model.similar_words("cat", top_k=3)
+    expected = table @ table[vocab.index("cat")]
+    others = [at for at, token in enumerate(vocab) if token not in ("cat", *SPECIAL_TOKENS)]
+    assert vocab.index(nearest) == max(others, key=expected.__getitem__)
+    assert similarity == pytest.approx(expected[vocab.index(nearest)], abs=1e-6)
+    assert {word for word, _ in model.similar_words("cat", top_k=99)} == {vocab[at] for at in others}
+    for word, top_k, sentence in (("zebra", 3, "'zebra' has no token"), (" ", 3, "no token"), ("cat", 0, "top_k is 0")):
+        with pytest.raises(DataError, match=sentence):
+            model.similar_words(word, top_k)
 
 
 def test_the_probability_of_the_next_sentence_is_that_of_class_0(encoder_folder: Path, classifier_folder: Path) -> None:
@@ -264,10 +312,10 @@ def test_no_method_of_an_encoder_reads_what_is_no_text(encoder_folder: Path, val
     model = load_folder(str(encoder_folder), device="cpu")
     calls: list[Callable[[], Any]] = [
         *(partial(read, value) for read in (model.fill_mask, model.attentions, model.token_vectors, model.embed)),
-        partial(model.inside, value),
+        *(partial(read, value) for read in (model.inside, model.similar_words)),
         *(partial(model.embed, texts) for texts in ([value], ["cat", value])),
-        partial(model.next_sentence, "cat", value),
-        *(partial(read, value, "cat") for read in (model.next_sentence, model.attentions)),
+        *(partial(read, "cat", value) for read in (model.word_vectors, model.next_sentence)),
+        *(partial(read, value, "cat") for read in (model.word_vectors, model.next_sentence, model.attentions)),
         *(partial(model.search, *texts) for texts in ((["cat"], [value]), ([value], ["cat"]), (["cat"], value))),
         *([] if value is None else [partial(model.attentions, "cat", value)]),
     ]

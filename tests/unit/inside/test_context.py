@@ -178,15 +178,15 @@ def test_blanks_are_filled_as_fill_mask_does(random_model: LoadedModel) -> None:
     assert context.blanks(random_model, [["the bank."]] * 20).facts["blanks"] == 20
 
 
-def test_vectors_of_places_are_means_of_their_tokens_and_those_of_the_window_around_a_place(
+def test_vectors_of_places_are_those_of_word_vectors_and_of_the_window_around_a_place(
     random_model: LoadedModel,
 ) -> None:
     texts = ["The river banks.", "money", "the plant . the bank . the"]
-    spans, tokens_of = [(10, 15), (0, 5), (16, 20)], (slice(3, 5), slice(1, 2), slice(5, 6))
+    spans = [(10, 15), (0, 5), (16, 20)]
     vectors, num_cut = context.places(random_model, texts, spans)
-    for number, (text, tokens) in enumerate(zip(texts, tokens_of, strict=True)):
-        for layer, states in enumerate(random_model.inside(text).hidden_states):
-            np.testing.assert_allclose(vectors[f"layer {layer}"][number], states[tokens].mean(0), atol=1e-5)
+    for number, (text, span) in enumerate(zip(texts, spans, strict=True)):
+        for layer, states in enumerate(random_model.word_vectors(text, text[slice(*span)]).vectors[:, 0]):
+            np.testing.assert_allclose(vectors[f"layer {layer}"][number], states, atol=1e-5)
     assert num_cut == 0 and not vectors["other words"][1].any()
     long = "the " * 30 + "bank" + " river" * 30
     cut, num_cut = context.places(random_model, [long], [(120, 124)])
@@ -207,6 +207,39 @@ def test_a_batch_keeps_no_more_in_memory_than_one_row_of_512_tokens(tmp_path: Pa
         context.places(model, ["the " * (length - 1) + "bank"] * rows, [(4 * length - 4, 4 * length)] * rows)
     assert shapes[:3] == [(1, 512)] * 3 and sum(number for number, _ in shapes) == 203
     assert 50 < shapes[3][0] < 200 and max(rows * length * (length + 128) for rows, length in shapes) <= 512 * 640
+
+
+def test_analogies_are_those_of_a_naive_search(random_model: LoadedModel) -> None:
+    words = [word for word in random_model.tokenizer.vocab if word not in tiny.SPECIAL]
+    random = np.random.default_rng(0)
+    drawn = [(f"part {number % 2}", [*random.choice(words[:5], 4)]) for number in range(80)]
+    rows = [(section, four) for section, four in drawn if four[3] not in four[:3]]
+    measured = context.analogies(random_model, [*drawn, ("", ["banks", "the", "bank", "river"])])
+    table = dict(zip(words, random_model.encoder.word_embeddings.detach().numpy()[5:], strict=True))
+    unit = {word: vector / np.linalg.norm(vector) for word, vector in table.items()}
+
+    def nearest(query: np.ndarray, without: list[str]) -> str:
+        return max((word for word in words if word not in without), key=lambda word: float(unit[word] @ query))
+
+    offsets = [(unit[b] - unit[a] + unit[c], [a, b, c], d) for _, (a, b, c, d) in rows]
+    part = by(measured, "section")
+    assert 20 < part["all"]["rows"] == len(rows) and measured.facts["left_out"] == 81 - len(rows)
+    assert measured.facts["by_chance"] == pytest.approx(1 / (len(words) - 3))
+    of_one = [number for number, (section, _) in enumerate(rows) if section == "part 1"]
+    for name, chosen in (("all", range(len(rows))), ("part 1", of_one)):
+        answered = [offsets[number] for number in chosen]
+        assert part[name]["offset"] == np.mean([nearest(query, excluded) == d for query, excluded, d in answered])
+        assert part[name]["with_inputs"] == np.mean([nearest(query, []) == d for query, _, d in answered])
+        assert part[name]["is_input"] == np.mean([nearest(query, []) in excluded for query, excluded, _ in answered])
+        assert part[name]["c_alone"] == np.mean(
+            [nearest(unit[excluded[2]], excluded) == d for _, excluded, d in answered]
+        )
+    for asked in (
+        ["banks", "the", "bank", "river"],
+        ["the", "bank", "the", "bank"],
+    ):  # no token; an input as the answer
+        with pytest.raises(DataError, match="none of the 1 analogies"):
+            context.analogies(random_model, [("", asked)])
 
 
 @pytest.fixture
@@ -304,6 +337,10 @@ def test_an_interval_knows_that_values_of_a_group_are_not_independent() -> None:
     assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
     low, high = context.bootstrapped(np.repeat(values[:40], 10), np.repeat(np.arange(40), 10).astype(str))
     assert high - low == pytest.approx(2 * 1.96 * values[:40].std() / np.sqrt(40), rel=0.15)
+    # Each with each: a value is the sum of what its two groups have, and its mean varies as that of 2 * 40 such.
+    pairs = np.array([*itertools.permutations(range(40), 2)])
+    low, high = context.bootstrapped(values[pairs].sum(1), pairs)
+    assert high - low == pytest.approx(2 * 1.96 * 2 * values[:40].std() / np.sqrt(40), rel=0.15)
     assert context.bootstrapped(values[:90], np.repeat(np.arange(9), 10)) is None  # nine groups are too few
 
 
@@ -360,6 +397,15 @@ def test_lines_of_a_wrapped_paragraph_are_joined_and_others_are_not(tmp_path: Pa
         context.read_text([tmp_path])
 
 
+def test_lines_of_analogies_have_four_words(tmp_path: Path) -> None:
+    (path := tmp_path / "analogies.txt").write_text(": one\na b c d\n\n: two\ne f g h\n")
+    assert context.read_analogies(path) == [("one", ["a", "b", "c", "d"]), ("two", ["e", "f", "g", "h"])]
+    for wrong in ("a b c", "a b c d e"):
+        path.write_text(f": one\na b c d\n\n{wrong}\n")
+        with pytest.raises(DataError, match=r"analogies\.txt:4 needs four words"):
+            context.read_analogies(path)
+
+
 def test_a_word_needs_sentences_that_have_it(random_model: LoadedModel) -> None:
     with pytest.raises(DataError, match="'bank' is not in 'the banks' as a whole word"):
         context.senses(random_model, "bank", {"a": ["the bank", "the banks"], "b": ["bank", "bank"]})
@@ -372,15 +418,16 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
 ) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("The bank. The river bank.\n\n" * 20)
+    (tmp_path / "analogies.txt").write_text(": gram1-adjective-to-adverb\nthe river money bank\n")
     texts, folder = [str(tmp_path / name) for name in ("a.txt", "b.txt")], str(tmp_path / "random")
 
     def command(**given: Any) -> None:
         asked = yaml.safe_load((ROOT / "conf/context.yaml").read_text()) | {"model_folder": folder, "texts": texts}
         run.__wrapped__(asked | given)
 
-    command()
+    command(analogies=str(tmp_path / "analogies.txt"))
     printed = capsys.readouterr().out
-    for shown in ("left, [SEP]", "model, Platt", "gain_interval -"):
+    for shown in ("left, [SEP]", "model, Platt", "by_chance 0.25", "gram1", "gain_interval -"):
         assert shown in printed
     assert max(map(len, printed.split("\n\n", 1)[1].splitlines())) <= 80
     figures = tmp_path / "new" / "figures.json"
@@ -394,7 +441,7 @@ def test_the_command_prints_a_table_per_measure_and_keeps_the_figures(
         command(out=str(tmp_path / "a.txt" / "figures.json"))
     assert not capsys.readouterr().out
     with pytest.raises(DataError, match="is not a file"):  # all files are read first
-        command(wic="data.txt")
+        command(analogies="no such file")
     assert not capsys.readouterr().out
     with pytest.raises(DataError, match="needs two sentences"):  # the tables before are kept
         command(word=["bank", "none"], out=str(figures))
