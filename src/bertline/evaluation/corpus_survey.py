@@ -38,8 +38,6 @@ class SurveyedPart:
     sentences_per_document: Counter[int] = field(default_factory=Counter)
     short: Counter[str] = field(default_factory=Counter)
     """Short sentences with how often they occur."""
-    longest: list[tuple[int, int, ShownSentence]] = field(default_factory=list)
-    """Characters, negative position in the corpus and text of the longest sentences."""
 
     @property
     def share_of_few_words(self) -> float:
@@ -54,9 +52,6 @@ class SurveyedPart:
             self.words_per_sentence[text.count(" ") + 1] += 1
             if len(text) <= SHORT_CHARACTERS:
                 self.short[text] += 1
-            if len(self.longest) < NUM_LONGEST or len(text) > self.longest[0][0]:
-                entry = (len(text), -place, ShownSentence(document.id, text))
-                (heapq.heappush if len(self.longest) < NUM_LONGEST else heapq.heappushpop)(self.longest, entry)
             if place in chosen:
                 self.random.append(ShownSentence(document.id, text))
         if len(self.short) > most_counted:  # what occurred once so far is not among the most frequent of a large corpus
@@ -90,23 +85,25 @@ def survey_corpus(folder: Path, *, seed: int = 0) -> CorpusSurvey:
         label: set(random.Random(seed).sample(range(total), min(num_random, total))) for label, total in sizes.items()
     }
     positions = Counter(dict.fromkeys(parts, 0))
+    longest: list[ShownSentence] = []
     for split in SPLITS:
         for document in read_documents(folder, split):
             label = label_of(document.id) if len(parts) > 1 else ""
             parts[label].add(document, positions[label], chosen[label], 400_000 // len(parts))
             positions[label] += len(document.sentences)
+            shown = (ShownSentence(document.id, text) for text in document.sentences)
+            longest = heapq.nlargest(NUM_LONGEST, [*longest, *shown], key=lambda one: len(one.text))
     whole = SurveyedPart(sentences=sum(sizes.values()))
     for part in parts.values():
         whole.random += part.random
         for name in ("words_per_sentence", "sentences_per_document", "short"):
             getattr(whole, name).update(getattr(part, name))
     frequent = [(-number, text) for text, number in whole.short.items() if number > 1]
-    longest = sorted((entry for part in parts.values() for entry in part.longest), reverse=True)
     return CorpusSurvey(
         whole=whole,
         parts=parts if len(parts) > 1 else {},
         frequent_short=[(text, -number) for number, text in heapq.nsmallest(NUM_FREQUENT, frequent)],
-        longest=[sentence for _, _, sentence in longest[:NUM_LONGEST]],
+        longest=longest,
     )
 
 

@@ -5,13 +5,11 @@ Those artifacts contain measured times, so they differ between runs anyway. The 
 own: the same artifacts give the same bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.html import listing
 from bertline.foundation.files import read_json, read_json_lines, read_object
 from bertline.foundation.formats import duration, short_title
 from bertline.foundation.manifests import read_manifest, require_version
@@ -122,45 +120,26 @@ class Facts:
         """Return a metric as (step, value) pairs."""
         return [(row.step, row.metrics[key]) for row in self.rows if key in row.metrics]
 
-    def length_changes(self) -> list[tuple[int, int]]:
-        """Return the steps after which the sequence length changes, each with the new length."""
-        phases = self.params.get("pretrain", {}).get("phases") or []
-        ends = accumulate(phase["steps"] for phase in phases)
-        return [
-            (end, after["max_length"])
-            for end, before, after in zip(ends, phases, phases[1:], strict=False)
-            if after["max_length"] != before["max_length"] and end < self.training["steps"]
-        ]
-
     def origin(self) -> dict[str, str]:
-        """Return when, from what and on what the results were made, by name; what is not known is left out."""
+        """Return when, from what and on what the results were made, by name, all values where stages differ."""
         found, sections = self.provenance, self.params
+
+        def of_all(values: Iterable[str]) -> str:
+            return "; ".join(dict.fromkeys(filter(None, values)))
+
         seeds = [f"{_SEEDS[name]} {sections[name]['seed']}" for name in _SEEDS if "seed" in sections.get(name, {})]
-        commits = {one["stage"]: one["commit"] for one in found}
-        shown = {stage: c[:12] + " with changes" * c.endswith("+changes") for stage, c in commits.items()}
-        versions = {name: _by_stage({one["stage"]: one["versions"].get(name, "") for one in found}) for name in _NAMED}
+        versions = {name: of_all(one["versions"].get(name, "") for one in found) for name in _NAMED}
         facts = {
             "finished": max((one["ended"] for one in found), default=""),
-            "commit": _by_stage(shown),
+            "commit": of_all(one["commit"].replace("+changes", " with changes") for one in found),
             "preset": str(sections.get("evaluate", {}).get("preset", "")),
             "seeds": ", ".join(seeds),
-            "machine": _by_stage({one["stage"]: one["machine"] for one in found}),
+            "machine": of_all(one["machine"] for one in found),
             "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
             "fingerprint": f"{found[0]['stage']} {found[0]['fingerprint']}" if found else "",
             "training time": "" if self.taken_from else duration(self.training["train_time_s"]),
         }
         return {name: fact for name, fact in facts.items() if fact}
-
-
-def _by_stage(facts: Mapping[str, str]) -> str:
-    """Return a fact once if all stages that know it agree, else with the stages that it belongs to."""
-    stages_of: dict[str, list[str]] = {}
-    for stage, fact in facts.items():
-        if fact:
-            stages_of.setdefault(fact, []).append(stage)
-    if len(stages_of) < 2:
-        return "".join(stages_of)
-    return "; ".join(f"{fact} ({listing(stages)})" for fact, stages in stages_of.items())
 
 
 def read_facts(pipeline: PipelineFolders, title: str) -> Facts:

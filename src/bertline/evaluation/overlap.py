@@ -8,19 +8,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bertline.corpus.quality.contamination import MIN_WORDS
 from bertline.corpus.quality.word_hashes import Hashes, find_ngrams, hashes_of_documents, ngram_hashes
-from bertline.corpus.storage import shard_paths
-from bertline.foundation.errors import ArtifactError
+from bertline.corpus.storage import read_shard, shard_paths
 from bertline.foundation.parallel import ordered_map
 
+_DOCUMENTS_AT_ONCE = 20_000
 NGRAM_BOUNDS = (8, 13)
 """Bounds of n (arXiv 2005.14165, appendix C): shorter n-grams often match by chance."""
 
@@ -80,10 +79,9 @@ def measure_overlap(
     found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     if wanted:
         shards = shard_paths(corpus, "train")
-        row_groups = ((path, index) for path in shards for index in range(_opened(path).num_row_groups))
-        for part in ordered_map(partial(_found_in_row_group, wanted=wanted), row_groups, num_workers=num_workers):
-            for n, indices in part.items():
-                found[n][indices] = True
+        for of_shard in ordered_map(partial(_found_in_shard, wanted=wanted), shards, num_workers=num_workers):
+            for n, is_found in of_shard.items():
+                found[n] |= is_found
     overlaps = {}
     for name, split in texts.items():
         hits = [found[n][np.searchsorted(wanted[n], of_row)] for n, of_row in grams[name]]
@@ -101,16 +99,11 @@ def measure_overlap(
     return overlaps
 
 
-def _found_in_row_group(place: tuple[Path, int], *, wanted: Mapping[int, Hashes]) -> dict[int, NDArray[np.int64]]:
-    """Return, by n, indices of the sorted hashes that are wanted which occur in the documents of a row group."""
-    path, index = place
-    with _opened(path) as shard:
-        documents = shard.read_row_group(index, columns=["sentences"])["sentences"].to_pylist()
-    return {n: np.unique(indices) for n, indices, _ in find_ngrams(wanted, documents)}
-
-
-def _opened(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(f"{path} cannot be read ({error}). Run the corpus stage again.") from error
+def _found_in_shard(path: Path, *, wanted: Mapping[int, Hashes]) -> dict[int, NDArray[np.bool_]]:
+    """Return, by n, which of the sorted hashes that are wanted occur in the documents of a shard."""
+    documents = (document.sentences for document in read_shard(path))
+    found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
+    while some := [*islice(documents, _DOCUMENTS_AT_ONCE)]:
+        for n, indices, _ in find_ngrams(wanted, some):
+            found[n][indices] = True
+    return found

@@ -31,7 +31,6 @@ class Sweep(Stage):
     packages = (*TRAINING_PACKAGES, "scipy", "scikit-learn", "optuna")
     is_long = True
     attachments = (
-        Attachment(path="result/trials.csv", contains_text=False),
         Attachment(path="result/result.json", contains_text=True),
         Attachment(path="result/predictions.parquet", contains_text=True),
     )

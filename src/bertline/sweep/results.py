@@ -1,8 +1,7 @@
-"""Artifact of a sweep: result.json, tables of trials and predictions, and the best model."""
+"""Artifact of a sweep: result.json, tables of predictions, and the best model."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import itertools
 import shutil
@@ -398,7 +397,6 @@ def write_sweep_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
         write_json(folder / STANDING, on_dev(plan, outcomes, result["winner"]["name"]).to_json())
-        write_trials_csv(folder / "trials.csv", outcomes.trials)
         write_json(folder / DOUBTFUL, doubtful)
         for split in test_splits(job):
             name = file_of(PREDICTIONS, split)
@@ -550,17 +548,3 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
         }
         table.append({"rows": rows, "arm": name, "test": scores, **figures})
     return table
-
-
-def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:
-    """Write one row per trial: arm, number, state, dev score, completed fraction of the schedule,
-    seconds, point."""
-    names = sorted({name for of_arm in trials.values() for trial in of_arm for name in trial.params})
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(["arm", "number", "state", "dev", "share", "time_s", *names])
-        for arm, trial in ((arm, trial) for arm, of_arm in trials.items() for trial in of_arm):
-            curve, point = curve_of(trial), [trial.params.get(name, "") for name in names]
-            seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
-            share = f"{curve[-1][0]:.4g}" if curve else ""
-            writer.writerow([arm, trial.number, trial.state.name, last_dev(trial), share, seconds, *point])

@@ -13,7 +13,7 @@ import os
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -289,16 +289,13 @@ def run_next(study: optuna.Study, objective: Callable[[optuna.Trial], float], sw
 
 
 @contextmanager
-def _only_one_takes(url: str) -> Iterator[bool]:
-    """Keep other processes from taking a trial: SQLite lets two take the same one. Yield False for
-    another database."""
+def _only_one_takes(url: str) -> Iterator[None]:
+    """Keep other processes from taking a trial of a SQLite file, which lets two take the same one."""
     address = configured_url(url)
-    if address.get_backend_name() != "sqlite":
-        yield False
-        return
     file = Path(str(address.database))
-    with locked(file.with_name(f".{file.name}.lock")):
-        yield True
+    of_file = locked(file.with_name(f".{file.name}.lock")) if address.get_backend_name() == "sqlite" else nullcontext()
+    with of_file:
+        yield
 
 
 def _is_lost(trial: FrozenTrial) -> bool:
@@ -334,12 +331,9 @@ def planned_trials(study: optuna.Study, states: Sequence[TrialState] | None = No
 
 def fail_trials(study: optuna.Study, url: str, process: str | None = None) -> None:
     """Fail the running trials of a process that has died; None: those of all processes."""
-    with _only_one_takes(url) as nobody_takes:
+    with _only_one_takes(url):
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            name = trial.user_attrs.get(_PROCESS)
-            # One without a name is of a process that died while it took it, unless others may be
-            # taking one now.
-            if process in (None, name) or (name is None and nobody_takes):
+            if process in (None, trial.user_attrs.get(_PROCESS)):
                 study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
 

@@ -8,8 +8,6 @@ from bertline.evaluation.charts import pretraining_charts
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
 from evaluation_inputs import HOSTILE
 
-PHASES = [{"steps": steps, "max_length": n} for steps, n in ((1000, 32), (800, 32), (1500, 64), (700, 128))]
-
 
 @pytest.fixture
 def facts(pipeline: PipelineFolders) -> Facts:
@@ -19,7 +17,6 @@ def facts(pipeline: PipelineFolders) -> Facts:
         row["metrics"] |= {"optim/lr": row["step"] / 1e6, "optim/grad_norm": 2.0, "perf/tokens_per_s": 9e4}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     params = {**pipeline.params, "optimizer": {"max_grad_norm": 1.0}}
-    params["pretrain"] = {**params["pretrain"], "phases": PHASES}
     return read_facts(dataclasses.replace(pipeline, params=params), "title")
 
 
@@ -42,7 +39,6 @@ def test_curves_are_drawn_with_what_they_are_compared_with_and_explained(facts: 
     }.items():
         assert f">{drawn}<" in charts[name].chart.svg
     assert ">blanks filled right<" in charts["accuracy"].chart.svg
-    assert facts.length_changes() == [(1800, 64)]  # where the sequences become longer
     said = "blanks filled with exactly the right token, and of sentence pairs judged right (next sentence)."
     assert said in charts["accuracy"].caption
 

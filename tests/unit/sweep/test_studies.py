@@ -88,7 +88,7 @@ def test_processes_that_take_trials_at_the_same_time_take_each_once(url, inputs,
 
 
 def test_the_trials_of_a_dead_process_are_done_again_in_their_slots(study, url, run_all):
-    begin(study, None)  # it died while it took the trial
+    begin(study, "another:1")
     begin(study, process_name())
     fail_trials(study, url, "another:1")
     assert states(study) == ["FAIL", "RUNNING", "WAITING", "WAITING"]
