@@ -18,17 +18,8 @@ from markdown_it import MarkdownIt
 
 from bertline.evaluation.build import report_page
 from bertline.evaluation.charts import task_charts
-from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
-from bertline.evaluation.figures import (
-    COLOURS,
-    Chart,
-    ScoreRow,
-    Series,
-    bar_chart,
-    dot_chart,
-    line_chart,
-    small_multiples,
-)
+from bertline.evaluation.facts import Facts, TaskFacts
+from bertline.evaluation.figures import Chart, ScoreRow, Series, bar_chart, dot_chart, line_chart
 from bertline.evaluation.task_section import TaskSection
 from bertline.export.card import _comparisons, _score_rows
 from bertline.foundation.formats import escaped, markdown_table, printable
@@ -105,21 +96,12 @@ def test_a_figure_draws_names_as_they_are(text: str) -> None:
         line_chart([Series(text, POINTS, "c0", style="marked")], x_name="x", y_name="y", level=(text, 0.2)),
         dot_chart([ScoreRow(text, 0.5, "c0"), ScoreRow("b", 0.4, "c1")], x_name="x"),
         bar_chart([(text, 2.0), ("b", 1.0)], name="n"),
-        small_multiples([(text, POINTS), ("b", POINTS)], x_name="x", y_name="y"),
     ]
     for chart in charts:
         name, words = plain(text), drawn(chart)
         begins = [word for word in words if word.endswith(" …") and name.startswith(word.removesuffix(" …"))]
         assert name in words or begins or not name  # long ones are cut
         assert matplotlib.image.imread(io.BytesIO(chart.png)).shape[1] < 1200  # as wide as ever
-
-
-def test_points_of_every_panel_are_in_the_picture_of_pixels_too() -> None:
-    groups = [(str(number), [(number / 13, number % 3)]) for number in range(13)]
-    pixels = matplotlib.image.imread(io.BytesIO(small_multiples(groups, x_name="x", y_name="y").png))[..., :3]
-    red, green, blue = (int(COLOURS["c0"][place : place + 2], 16) / 255 for place in (1, 3, 5))
-    dots = abs(pixels - (0.2 + 0.8 * red, 0.2 + 0.8 * green, 0.2 + 0.8 * blue)).max(axis=-1) < 0.1
-    assert dots.sum() > 13 * 20
 
 
 @every_text
@@ -184,11 +166,7 @@ def test_the_report_shows_every_text_and_runs_none() -> None:
         examples={}, objective=None, training={"num_parameters": 7}, rows=[], mask_predictions=[], alarms=[],
         tasks=[facts], provenance=[],
     )  # fmt: skip
-    nowhere = PipelineFolders(
-        corpus=None, tokenizer=None, examples=None, pretrain=Path(), tasks={}, sweeps={}, params={}
-    )
-    sections = [TaskSection(facts, task_charts(facts), {}, {})]
-    page = report_page(whole, sections, nowhere, pretraining=[], dropped=[], num_documents=0)
+    page = report_page(whole, [TaskSection(facts, task_charts(facts), {})], [])
     page.encode()
     read = Read(page)
     assert read.tags.count("script") == 1 and "img" not in read.tags  # the template's own
