@@ -17,18 +17,10 @@ def on_terminal(
     width: int, command: Sequence[str], *, environment: Mapping[str, str], folder: Path | None = None
 ) -> tuple[int, str]:
     """Run a command in a terminal of this width; return its exit status and what it wrote there, without colours."""
-    status, written = coloured_on_terminal(width, command, environment=environment, folder=folder)
-    return status, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written)
-
-
-def coloured_on_terminal(
-    width: int, command: Sequence[str], *, environment: Mapping[str, str], folder: Path | None = None, **more: str
-) -> tuple[int, str]:
-    """The same with its colours, and with more variables (`NO_COLOR`)."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     inherited = {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    process = subprocess.Popen(command, cwd=folder, stdout=its, stderr=its, env={**inherited, "TERM": "xterm", **more})
+    process = subprocess.Popen(command, cwd=folder, stdout=its, stderr=its, env={**inherited, "TERM": "xterm"})
     os.close(its)
     written = b""
     while True:
@@ -40,4 +32,4 @@ def coloured_on_terminal(
             break
         written += read
     os.close(ours)
-    return process.wait(), written.decode()
+    return process.wait(), re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode())
