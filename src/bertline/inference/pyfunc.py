@@ -79,17 +79,12 @@ class GivenDocuments(TaskPredictor):
         return [*super().file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        """Return the best of its own documents for each query; equal lists of documents are encoded once."""
-        queries, documents = inputs
-        rows: dict[tuple[str, ...], list[int]] = {}
-        for row, texts in enumerate(documents):
-            rows.setdefault(tuple(texts), []).append(row)
-        outputs: list[dict[str, Any]] = [{} for _ in queries]
-        for texts, numbers in rows.items():
-            of_queries = self.kind.serve(self, [queries[row] for row in numbers], texts, self.top_k)
-            for row, hits in zip(numbers, of_queries, strict=True):
-                ids, scores = [str(hit.number) for hit in hits], [hit.score for hit in hits]
-                outputs[row] = {"document_ids": ids, "scores": scores}
+        """Return the best of its own documents for each query."""
+        outputs = []
+        for query, documents in zip(*inputs, strict=True):
+            [hits] = self.kind.serve(self, [query], documents, self.top_k)
+            ids, scores = [str(hit.number) for hit in hits], [hit.score for hit in hits]
+            outputs.append({"document_ids": ids, "scores": scores})
         return outputs
 
 

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
@@ -23,15 +22,6 @@ from bertline.modeling.weight_files import UNUSED_POSITIONS, from_disk, read_wei
 _HEADS = ("cls.", "classifier.", "qa_outputs.", POOLER)
 
 Model = TypeVar("Model", bound=nn.Module)
-
-
-class _WithoutDraws(TorchFunctionMode):
-    """Weights on the device `meta`, which has none, are not drawn: PyTorch imports its compiler for it, for half a
-    second. Relies on `nn.init` handing on its `tensor` by name; a PyTorch that does not only costs that half second."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        is_drawing = getattr(function, "__module__", "") == nn.init.__name__ and "tensor" in (kwargs or {})
-        return kwargs["tensor"] if is_drawing else function(*args, **(kwargs or {}))
 
 
 def save_adopted(
@@ -132,7 +122,7 @@ def load_with_head(
     config, folder = checkpoint.config, checkpoint.folder
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
-    with torch.device("meta"), _WithoutDraws():  # nothing is drawn: all weights are read below, or drawn by their names
+    with torch.device("meta"):  # nothing is drawn: all weights are read below, or drawn by their names
         model = make(config, vocab_size=checkpoint.vocab_size, pad_token_id=checkpoint.pad_token_id)
     own_dropout = checkpoint.settings.get("qa_dropout")
     if dropout_prob is None and own_dropout is not None and isinstance(model, BertForQuestionAnswering):
@@ -171,7 +161,7 @@ def require_whole_checkpoint(source: Checkpoint | Path) -> None:
     shapes = checkpoint.shapes
     if checkpoint.family.wrapping is not None:
         return
-    with torch.device("meta"), _WithoutDraws():  # shapes alone
+    with torch.device("meta"):  # shapes alone
         encoder = BertModel(checkpoint.config, vocab_size=checkpoint.vocab_size, pad_token_id=checkpoint.pad_token_id)
     ours = to_disk({f"bert.{name}": tensor for name, tensor in encoder.state_dict().items()})
     _require_whole(checkpoint.folder, ours, shapes)

@@ -35,7 +35,6 @@ VALUES: dict[str, list[Any]] = {
     "context": texts(5, seed=4, most=40),
     "query": texts(5, seed=5),
     "candidates": [texts(count, seed=count) for count in (4, 1, 6, 2, 3)],
-    # The first and the third query search the same documents.
     "documents": [texts(count, seed=count) for count in (4, 12, 4, 1, 3)],
 }
 
