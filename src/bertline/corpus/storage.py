@@ -115,11 +115,10 @@ class Steps:
     engine: Engine
     folder: Path
 
-    def run(self, name: str, task: Task[Any], shards: Sequence[Any], description: str = "") -> Made:
+    def run(self, name: str, task: Task[Any], shards: Sequence[Any]) -> Made:
         """Apply a task to shards; the folder of each is below that of the step's name."""
         out = self.folder / name
-        what = f"corpus, {description or name.replace('_', ' ')}"
-        counts = self.engine.map(task, shards, out, description=what)
+        counts = self.engine.map(task, shards, out, description=f"corpus, {name.replace('_', ' ')}")
         return Made(counts, [shard_folder(out, number) for number in range(len(shards))])
 
 

@@ -58,8 +58,7 @@ _WITHOUT_MEANING = {
 }
 _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its search; export computes nothing with it
 # Modules that a stage imports for one thing hold others: rows are read by the part of a kind that also builds them
-# (`datasets`, a search), devices know Lightning, and
-# tokenizers nanotoken, with which examples alone are encoded.
+# (`datasets`, a search), devices know Lightning, and tokenizers nanotoken, with which examples alone are encoded.
 _ELSEWHERE = {
     "corpus": {"numpy", "pandas"},
     "tokenizer": {"datasets", "nanotoken", "numpy", "pandas"},  # pandas adds up the figures of a page
