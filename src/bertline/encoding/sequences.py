@@ -106,7 +106,9 @@ def encode_texts(
     room = layout.room(max_length)
 
     def parts() -> Iterator[SegmentPair]:
-        for first, second in _token_ids(texts, text_pairs, tokenizer):
+        firsts = tokenizer.encoded_literally(list(texts))
+        seconds = itertools.repeat(None) if text_pairs is None else tokenizer.encoded_literally(list(text_pairs))
+        for first, second in zip(firsts, seconds, strict=text_pairs is not None):
             if second is None:
                 yield first[:room], None, len(first) > room
             else:
@@ -130,14 +132,6 @@ SegmentPair = tuple[list[int], list[int] | None, bool]
 """Tokens of the first and of the second segment of a sequence, and whether tokens of the texts are missing."""
 
 
-def _token_ids(
-    texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer
-) -> Iterator[tuple[list[int], list[int] | None]]:
-    first = tokenizer.encoded_literally(list(texts))
-    second = itertools.repeat(None) if text_pairs is None else tokenizer.encoded_literally(list(text_pairs))
-    return zip(first, second, strict=text_pairs is not None)
-
-
 def assembled(parts: Iterable[SegmentPair], tokenizer: Tokenizer) -> Sequences:
     """Assemble sequences in the tokenizer's layout of one text or of two."""
     sequences, first_lengths, was_cut = [], [], []
@@ -156,12 +150,9 @@ def any_of(flags: NDArray[np.bool_], offsets: NDArray[np.integer]) -> NDArray[np
 
 
 def encode_windows(
-    texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer, *, max_length: int, overlap: int
+    texts: Sequence[str], tokenizer: Tokenizer, *, max_length: int, overlap: int
 ) -> tuple[Sequences, NDArray[np.int64]]:
     """Encode as `encode_texts` does, but split long texts into overlapping sequences instead of truncating them.
-
-    In a pair, the longer segment is split; each of its windows is combined with the shorter segment, which is truncated
-    to half of the available tokens if it is longer than that.
 
     Args:
         overlap: Number of tokens that neighbouring windows share; less than the size of a window.
@@ -170,23 +161,15 @@ def encode_windows(
         The sequences, and the index of the first one of each row.
     """
     row_starts: list[int] = []
-    if text_pairs is None:
-        room = tokenizer.single.room(max_length, overlap=overlap)
-    else:  # the longer text may get only half of the sequence
-        room = tokenizer.pair.room(max_length, overlap=2 * overlap)
+    room = tokenizer.single.room(max_length, overlap=overlap)
 
     def parts() -> Iterator[SegmentPair]:
         num_windows = 0
-        for first, second in _token_ids(texts, text_pairs, tokenizer):
+        for tokens in tokenizer.encoded_literally(list(texts)):
             row_starts.append(num_windows)
-            if second is None:
-                windows: list[SegmentPair] = [(chunk, None, False) for chunk in _chunks(first, room, overlap)]
-            else:
-                # Windows of a pair may truncate its shorter segment.
-                loses = len(first) + len(second) > room and min(len(first), len(second)) > room // 2
-                windows = [(*chunks, loses) for chunks in _chunks_of_pair(first, second, room, overlap)]
-            num_windows += len(windows)
-            yield from windows
+            starts = window_starts(len(tokens), room, overlap)
+            num_windows += len(starts)
+            yield from ((tokens[start : start + room], None, False) for start in starts)
 
     return assembled(parts(), tokenizer), np.array(row_starts, dtype=np.int64)
 
@@ -198,20 +181,6 @@ def window_starts(num_tokens: int, room: int, overlap: int) -> range:
     ([0, 2], [0, 3], [0])
     """
     return range(0, max(num_tokens - overlap, 1), room - overlap)
-
-
-def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:
-    return [segment[start : start + room] for start in window_starts(len(segment), room, overlap)]
-
-
-def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int) -> list[tuple[list[int], list[int]]]:
-    """Combine windows of the longer segment with the shorter segment; a pair that fits stays whole."""
-    if len(first) + len(second) <= room:
-        return [(first, second)]
-    shorter = min(len(first), len(second), room // 2)
-    if len(first) >= len(second):
-        return [(chunk, second[:shorter]) for chunk in _chunks(first, room - shorter, overlap)]
-    return [(first[:shorter], chunk) for chunk in _chunks(second, room - shorter, overlap)]
 
 
 class Epochs:

@@ -35,11 +35,6 @@ class TaskSection:
     """Overlap with the pretraining corpus, by test split."""
 
     @property
-    def about(self) -> str:
-        """What the task asks for."""
-        return self.kind.about(self.facts.result["labels"])
-
-    @property
     def kind(self) -> type[TaskKind[Any, Any, Any]]:
         """The kind of the task."""
         return kind_named(self.facts.result["task_kind"])

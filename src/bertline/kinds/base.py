@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.encoding.sequences import INDICES, INPUT_NAMES, Epochs, length_sorted_batches, outputs_of, tensors
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import generator
-from bertline.kinds.html import counted, label_block, ranking_block
+from bertline.kinds.html import label_block, ranking_block
 from bertline.kinds.inputs import require_pairing
 from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bertline.baselines.base import Baseline, BaselineInputs
     from bertline.encoders.loading import Head
-    from bertline.kinds.usage import Usage
+    from bertline.kinds.predictor import TaskPredictor
     from bertline.modeling.attention import AttentionKind
     from bertline.tokenization.tokenizer import Tokenizer
     from bertline.training.devices import Machine
@@ -133,25 +133,6 @@ class InputColumn:
     holds: str
     """Type of the values: `text`, `texts` (a list) or `text or texts`."""
     may_be_empty: bool = True
-
-
-class Predictor(Protocol):
-    """What a kind answers users with: a trained model and its calibration (`kinds.predictor.TaskPredictor`)."""
-
-    calibration: Calibration
-    model: nn.Module
-    tokenizer: Tokenizer
-    machine: Machine
-    num_cut: int
-    num_documents_cut: int
-    num_probabilities: int | None
-    lowest_probability: float | None
-
-    def predictions(self, rows: StoredRows) -> Any:
-        """Return the predictions for rows, and count the truncated ones."""
-
-    def label_set(self, probabilities: Mapping[str, float]) -> list[str]:
-        """Return the labels that are likely enough, in label order."""
 
 
 class TaskKind(ABC, Generic[TaskRows, EncodedRows, Predictions]):
@@ -425,7 +406,7 @@ class TaskKind(ABC, Generic[TaskRows, EncodedRows, Predictions]):
     """Columns that are added to those of an input file."""
 
     @abstractmethod
-    def serve(self, predictor: Predictor, *inputs: Any) -> list[Any]:
+    def serve(self, predictor: TaskPredictor, *inputs: Any) -> list[Any]:
         """Return the prediction for each input of a user, in order, by the computation of evaluation.
 
         Raises:
@@ -439,7 +420,7 @@ class TaskKind(ABC, Generic[TaskRows, EncodedRows, Predictions]):
         named = [(getattr(columns, name), holds) for name, holds in self.file_columns]
         return [InputColumn(column, holds, self.may_be_empty) for column, holds in named if column is not None]
 
-    def file_outputs(self, predictor: Predictor, *inputs: list[Any]) -> list[dict[str, Any]]:
+    def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         """Predict the added columns of some rows of a file."""
         return [self.file_output(predicted) for predicted in self.serve(predictor, *inputs)]
 
@@ -450,13 +431,7 @@ class TaskKind(ABC, Generic[TaskRows, EncodedRows, Predictions]):
     # ---- the report and the model card
 
     asks: ClassVar[str]
-    """What a task asks for, in a sentence; `{}` stands for its labels."""
-    label_noun: ClassVar[str] = "label"
-
-    @classmethod
-    def about(cls, labels: Sequence[str]) -> str:
-        """Return a sentence on what a task with these labels asks for."""
-        return cls.asks.format(counted(labels, cls.label_noun))
+    """What a task asks for, in a sentence."""
 
     @staticmethod
     def error_block(error: dict[str, Any]) -> str:

@@ -13,12 +13,12 @@ from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
-from bertline.foundation.progress import say, warn
+from bertline.foundation.progress import say
 from bertline.kinds.registry import TaskConfig, kind_named
 from bertline.tasks import stored_rows
 from bertline.tasks.cells import text_in
 from bertline.tasks.source_config import TableSourceConfig
-from bertline.tasks.source_files import listed, no_rows, same_text, trains_nothing
+from bertline.tasks.source_files import no_rows, same_text, trains_nothing
 from bertline.tasks.table_source import table_layout
 
 
@@ -142,12 +142,11 @@ def _check(name: str, config: TaskConfig, task: stored_rows.BuiltTask) -> None:
 def _check_targets(
     name: str, metric: str, targets: Mapping[stored_rows.SplitName, Collection[tuple[str, ...]]]
 ) -> None:
-    """Check that dev and each test have different targets, and warn about labels of train that they lack.
+    """Check that each split has different targets.
 
     A test without positives gives accuracy 1 to whoever never says yes, and F1 0 to everybody: neither is a score.
     Accuracy of an extra test of one label is one, its recall.
     """
-    labels = {split: {label for target in of_split for label in target} for split, of_split in targets.items()}
     for split, of_split in targets.items():
         if len(of_split) == 1 and not (split.startswith("test_") and metric == "accuracy"):
             target = ", ".join(map(repr, *of_split)) or "no label, entity or answer"
@@ -156,6 +155,3 @@ def _check_targets(
                 f"{split} rows with other labels (three of each at least, where one file has all), raise a cap on its "
                 "rows, or leave its file out: it is cut from train then."
             )
-        if missing := sorted(labels.get("train", set()) - labels[split]):
-            missing_labels = listed(list(map(repr, missing)))
-            warn(f"tasks.{name}: {split} has no row of {missing_labels}, so no score on it counts these labels")

@@ -33,7 +33,7 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.labels import ordered_labels
 from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, list_of, paired_columns
-from bertline.kinds.inputs import require_different, row_ids, texts_and_pairs
+from bertline.kinds.inputs import row_ids, texts_and_pairs
 from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
@@ -43,7 +43,6 @@ from bertline.tasks.source_files import (
     LabelledRow,
     LabelledSplits,
     WithId,
-    fewest_train_rows,
     no_rows,
     num_rows_made,
     stored,
@@ -53,7 +52,7 @@ from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, Tex
 from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
 
 Probabilities = NDArray[np.float32]
 """[N, labels]."""
@@ -89,7 +88,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
     """With two labels: metric on dev that chooses the probability from which on the second is predicted; None predicts
     the likelier. With `multi_label`, `metric` chooses the threshold."""
     long_texts: Literal["truncate", "windows"]
-    """`windows` splits a long text into overlapping windows and averages their probabilities."""
+    """`windows` (single texts only) splits a long text into overlapping windows and averages their probabilities."""
     window_overlap: NonNegativeInt
     """Number of tokens that consecutive windows share."""
     shared_tokens: Literal["plain", "marked"]
@@ -113,11 +112,12 @@ class ClassificationTaskConfig(BaseTaskConfig):
             raise ValueError(
                 "shared_tokens=marked is for pairs of texts; name source.text_pair_column, or set shared_tokens=plain"
             )
-        # In a pair, the longer text may get only half of the sequence. `Layout.room` is exact.
-        if self.long_texts == "windows" and self.window_overlap >= (self.max_length - 3) // 2:
+        if self.long_texts == "windows" and self.reads_pairs:
+            raise ValueError("long_texts=windows is for single texts; pairs are truncated (long_texts=truncate)")
+        if self.long_texts == "windows" and self.window_overlap >= (room := self.max_length - 2):
             raise ValueError(
-                f"window_overlap must be below half of max_length with long_texts=windows, found "
-                f"{self.window_overlap} with max_length {self.max_length}"
+                f"window_overlap is {self.window_overlap}, but a sequence of max_length={self.max_length} has room for "
+                f"{room} tokens of text; overlap by less than that"
             )
 
     def check_two_labels(self, labels: Sequence[str] | None) -> None:
@@ -195,7 +195,7 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
     unused_options: ClassVar[dict[str, str]] = {}
     file_columns = (("text", "text"), ("text_pair", "text"))
     answers = (Prediction, LabelsPrediction)
-    asks = "Classification: which of the {} does a text, or a pair of texts, have?"
+    asks = "Classification: which label does a text, or a pair of texts, have?"
 
     @classmethod
     def of(cls, config: Any, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
@@ -218,9 +218,6 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
         known = BadRows(getattr(config.source, "on_bad_row", "error"))
         splits = with_known_labels(f"tasks.{name}", splits, labels, known)
         splits = with_row_limits(splits, config, dropped)
-        smallest = splits["train"][: fewest_train_rows(config, len(splits["train"]))]
-        label_sets = [", ".join(sorted(row.label)) or "no label" for row in smallest]
-        require_different(name, label_sets, "train rows have the label", "Check source.label_column.")
         return BuiltTask(
             splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},
             labels=tuple(labels),
@@ -243,7 +240,7 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
         config = self.config
         if config.long_texts == "windows":
             sequences, row_starts = encode_windows(
-                rows.texts, rows.text_pairs, tokenizer, max_length=config.max_length, overlap=config.window_overlap
+                rows.texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap
             )
         else:
             sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=config.max_length)
@@ -392,7 +389,9 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
         )
         return [inputs.baseline("majority", title, lambda rows: np.tile(shares, (len(rows), 1))), *fitted]
 
-    def serve(self, predictor: Predictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> list[Any]:
+    def serve(
+        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[Any]:
         firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []
@@ -411,7 +410,7 @@ class Classification(TaskKind[Any, EncodedTexts, Probabilities]):
     def file_output(self, predicted: Any) -> dict[str, Any]:
         return {"predicted": predicted.label, "probability": predicted.probability}
 
-    def file_outputs(self, predictor: Predictor, *inputs: list[Any]) -> list[dict[str, Any]]:
+    def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         """See `TaskKind.file_outputs`; lists the labels with their probabilities, most likely first."""
         rows = []
         for predicted in self.serve(predictor, *inputs):
@@ -587,8 +586,6 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits, d
     if not labels:
         problem = f"tasks.{name}: no train row has a label. Is source.label_column the right column?"
         raise DataError(problem if train else no_rows(name, "train", dropped))
-    if "nan" in map(str.lower, labels):
-        warn(f"tasks.{name}: a label is 'nan', as pandas writes a missing cell. Remove such rows, or rename the label.")
     # A wrong label column (numbers, free text) would otherwise give thousands of classes.
     num_rows = sum(len(splits[split]) for split in ("train", "dev", "test"))
     if len(train) > 20 and len(labels) > num_rows / 2:

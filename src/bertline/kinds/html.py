@@ -1,24 +1,11 @@
 """Words and HTML of a task's report: what it asks for, and its errors."""
 
-from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from bertline.foundation.formats import number_of, shortened
+from bertline.foundation.formats import shortened
 
-_FEW = 6
-"""Number of names that `counted` lists."""
 _NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
-
-
-def counted(names: Sequence[str], thing: str) -> str:
-    """Format how many names there are, and the first few of them.
-
-    >>> counted(["numpy", "torch"], "label"), counted(list("abcdefgh"), "tag")
-    ('2 labels (numpy, torch)', '8 tags (a, b, c, d, e, f, …)')
-    """
-    few = ", ".join([*names[:_FEW], "…"] if len(names) > _FEW else names)
-    return f"{number_of(len(names), thing)} ({few})" if names else f"{thing}s"
 
 
 def label_block(error: dict[str, Any]) -> str:

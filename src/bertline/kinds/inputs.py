@@ -1,6 +1,6 @@
 """Checks of the inputs of users."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bertline.corpus.tables import require_whole_characters
@@ -63,9 +63,3 @@ def texts_and_pairs(config: BaseTaskConfig, texts: Any, text_pairs: Any) -> tupl
     columns = [require_texts(texts, "texts")] if text_pairs is None else require_pairs(texts, text_pairs)
     first, *second = [[text_in(text) or "" for text in column] for column in columns]
     return first, second[0] if second else None
-
-
-def require_different(name: str, targets: Sequence[object], are: str, fix: str) -> None:
-    """Raise a `DataError` if all targets that the task `name` is trained on are the same: there is nothing to learn."""
-    if len(set(targets)) == 1:
-        raise DataError(f"tasks.{name}: all {len(targets)} {are} {targets[0]!r}; there is nothing to learn. {fix}")

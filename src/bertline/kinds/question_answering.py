@@ -24,7 +24,6 @@ from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.checked import NonNegativeInt, PositiveInt
 from bertline.foundation.errors import DataError
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
-from bertline.kinds.html import escape, quote, shortened, sureness
 from bertline.kinds.inputs import require_pairs, row_ids
 from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
@@ -34,7 +33,7 @@ from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, QuestionRows
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.modeling.heads import AnswerLogits
 
 NOT_TRAINED = -1
@@ -43,8 +42,6 @@ NO_ANSWER_THRESHOLD = "no_answer_threshold"
 """Calibration key: an answer is withheld if the null score exceeds its score by more than this threshold."""
 NO_SPAN = -1e9
 """Score of a window without an allowed answer span."""
-_AROUND = 160
-"""Number of context characters shown on each side of an answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -324,7 +321,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             )
         return made
 
-    def serve(self, predictor: Predictor, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
+    def serve(self, predictor: TaskPredictor, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
         asked, read = require_pairs(questions, contexts, ("questions", "contexts"))
         if not asked:
             return []
@@ -341,15 +338,6 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
     def file_output(self, predicted: Answer) -> dict[str, Any]:
         return {"answer": predicted.text, "answer_start": predicted.start, "score": predicted.score}
-
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        gold, predicted = str(error["gold"] or ""), str(error["predicted"] or "")
-        context = str(error.get("context", ""))
-        blocks = [f"<p><b>{escape(error.get('question', ''))}</b></p>"]
-        blocks.append(f"<p>{_marked(context, gold, predicted)}</p>" if context else "")
-        note = f"is {gold or 'no answer'}, answered {predicted or 'no answer'} {sureness(error)}"
-        return quote("".join(blocks), note)
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         unanswered = (
@@ -493,23 +481,6 @@ def _scored(rows: QuestionRows, given: list[str]) -> tuple[NDArray[np.float64], 
     return np.array(scores).reshape(-1, 2), np.array([bool(answers) for answers in rows.answers], dtype=np.bool_)
 
 
-def _marked(context: str, gold: str, predicted: str) -> str:
-    places: list[tuple[int, int, str]] = []
-    for answer, css in ((gold, "right"), (predicted, "wrong")):
-        at = context.find(answer) if answer else -1
-        if at >= 0 and not any(at < end and start < at + len(answer) for start, end, _ in places):
-            places.append((at, at + len(answer), css))
-    if not places:
-        return escape(shortened(context))
-    places.sort()
-    done = max(0, places[0][0] - _AROUND)
-    parts = ["… " if done else ""]
-    for start, end, css in places:
-        parts += [escape(context[done:start]), f'<mark class="{css}">{escape(context[start:end])}</mark>']
-        done = end
-    return "".join(parts) + escape(shortened(context[done:], _AROUND))
-
-
 def read_squad(path: Path, source: SquadSourceConfig, bad_rows: BadRows) -> list[Question]:
     """Read the questions of a SQuAD file of either version, plain or `.gz`: JSON of articles or, as `datasets` writes
     it, JSONL, a JSON array or Parquet with a question a row.
@@ -536,33 +507,21 @@ def _articles(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, dict[Any, An
     """Yield, for each question, its place (for messages), and its JSON object with its article's title and context."""
     try:
         content = json.loads("\n".join(line for _, line in numbered_lines(path)))
-    except json.JSONDecodeError as error:
+        if isinstance(content, list):
+            yield from _flat_questions(path, bad_rows)
+            return
+        for number, article in enumerate(content["data"], start=1):
+            # Annotation tools omit titles; a number keeps the articles apart.
+            title = str(article.get("title") or "").strip() or f"article {number}"
+            for paragraph in article["paragraphs"]:
+                for qa in paragraph["qas"]:
+                    where = f"{path}, article {title!r}, question {qa.get('id')!r}"
+                    yield where, {**qa, "title": title, "context": paragraph.get("context")}
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole? One with an object a "
+            f"{path} is not SQuAD's JSON, data > paragraphs > qas ({error!r}). Is the file whole? One with an object a "
             "line has to end in .jsonl."
         ) from error
-    if isinstance(content, list):
-        yield from _flat_questions(path, bad_rows)
-        return
-    for number, article in enumerate(_list(content, "data", f"{path}"), start=1):
-        # Annotation tools omit titles; a number keeps the articles apart.
-        title = str(_member(article, "title") or "").strip() or f"article {number}"
-        for paragraph in _list(article, "paragraphs", f"{path}, article {title!r}"):
-            for qa in _list(paragraph, "qas", f"{path}, article {title!r}, a paragraph"):
-                own = qa if isinstance(qa, dict) else {}
-                where = f"{path}, article {title!r}, question {own.get('id')!r}"
-                yield where, {**own, "title": title, "context": _member(paragraph, "context")}
-
-
-def _member(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, dict) else None
-
-
-def _list(value: Any, key: str, where: str) -> list[Any]:
-    inner = _member(value, key)
-    if not isinstance(inner, list):
-        raise DataError(f'{where}: expected a list "{key}", as SQuAD has it.')
-    return inner
 
 
 def _flat_questions(path: Path, bad_rows: BadRows) -> Iterator[tuple[str, dict[Any, Any]]]:
@@ -599,7 +558,10 @@ def _question(row: dict[Any, Any]) -> Question:
         raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
     if not impossible and not answers:
         raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
-    texts, starts = ([_member(answer, key) for answer in answers] for key in ("text", "answer_start"))
+    try:
+        texts, starts = ([answer[key] for answer in answers] for key in ("text", "answer_start"))
+    except (KeyError, TypeError):
+        raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"') from None
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
             raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')

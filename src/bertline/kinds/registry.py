@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ArtifactError
 from bertline.foundation.plugins import with_plugins
 from bertline.kinds.base import TaskKind
 from bertline.kinds.classification import Classification
@@ -31,24 +31,8 @@ _OWN: dict[str, type[TaskKind[Any, Any, Any]]] = {
 }
 
 
-def check_kind(name: str, kind: type[TaskKind[Any, Any, Any]]) -> None:
-    """Check that a kind has all parts when it is registered, not after a sweep that ends without baselines.
-
-    Raises:
-        ConfigError: A method of `TaskKind` is missing, or the settings bear another name.
-    """
-    named = get_args(get_type_hints(kind.config_class).get("kind"))
-    problems = [f"lacks {method}" for method in sorted(kind.__abstractmethods__)]
-    problems += [] if named == (name,) else [f'needs settings with kind: Literal["{name}"]']
-    if problems:
-        raise ConfigError(f"the kind of task {name} ({kind.__module__}.{kind.__name__}) {', '.join(problems)}.")
-
-
 KINDS = with_plugins("bertline.kinds", _OWN)
 """Kinds by name, which is the value of `kind` in the configuration of a task."""
-
-for _name, _kind in KINDS.items():
-    check_kind(_name, _kind)
 
 if TYPE_CHECKING:
     TaskConfig: TypeAlias = Any  # a union of classes that are known when the program runs

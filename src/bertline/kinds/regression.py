@@ -15,17 +15,17 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.encoding.sequences import Epochs, Sequences, encode_texts, length_sorted_batches, outputs_of, tensors
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind, paired_columns
 from bertline.kinds.html import inputs_of, plain, quote
-from bertline.kinds.inputs import require_different, row_ids, texts_and_pairs
+from bertline.kinds.inputs import row_ids, texts_and_pairs
 from bertline.kinds.usage import Usage
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.source_files import fewest_train_rows, stored, with_row_limits
+from bertline.tasks.source_files import stored, with_row_limits
 from bertline.tasks.stored_rows import BuiltTask, NumberRows
 from bertline.tasks.table_source import ANumber, read_table, table_versions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, Predictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Head, Machine, TaskPredictor, Tensor, Tokenizer, nn
 
 # Fraction of the scale: predictions within a smaller range count as equal.
 _DEGENERATE_SPREAD = 1e-3
@@ -97,17 +97,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             split: stored(NumberRows, rows, np.array([row.label for row in rows], dtype=np.float64))
             for split, rows in with_row_limits(rows_of_splits, config, dropped).items()
         }
-        smallest = splits["train"].numbers[: fewest_train_rows(config, len(splits["train"]))].tolist()
-        require_different(name, smallest, "train rows have the number", "Check source.label_column.")
         return BuiltTask(
             splits={**splits},
             dropped=dropped,
             versions=table_versions(config.source),
-            targets={
-                split: {(f"{number:g}",) for number in rows.numbers.tolist()}
-                for split, rows in splits.items()
-                if split != "train"  # the numbers of train need not occur in the others
-            },
+            targets={split: {(f"{number:g}",) for number in rows.numbers.tolist()} for split, rows in splits.items()},
             more={"pair": splits["train"].text_pairs is not None},
         )
 
@@ -237,7 +231,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         )
         return [inputs.baseline("mean", "mean of train", lambda rows: np.full(len(rows), mean)), *fitted]
 
-    def serve(self, predictor: Predictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> list[float]:
+    def serve(
+        self, predictor: TaskPredictor, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[float]:
         firsts, seconds = texts_and_pairs(self.config, texts, text_pairs)
         if not firsts:
             return []

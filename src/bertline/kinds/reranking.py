@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -29,18 +29,18 @@ from bertline.foundation.bad_rows import BadRow, BadRows
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import generator
 from bertline.kinds.base import Batch, Calibration, LossOptions, Statistics, TaskKind
-from bertline.kinds.inputs import require_different, require_several, require_texts, row_ids
+from bertline.kinds.inputs import require_several, require_texts, row_ids
 from bertline.kinds.usage import Usage
 from bertline.tasks.cells import one_line
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.search_data import relevance_of, search_splits
 from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig
-from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
-from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows
+from bertline.tasks.source_files import read_splits, same_text
+from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows, SplitName
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.tasks.bm25 import Bm25
 
 CandidateScores = list[NDArray[np.float32]]
@@ -130,8 +130,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             split: _candidates_of(rows, documents, texts, bm25, k, adds_missed=split == "train")
             for split, rows in source.splits.items()
         }
-        _check_candidates(name, config, splits["train"], "Raise num_candidates, or check the judgements.")
-        return BuiltTask(splits={**splits}, dropped=source.dropped, more=source.more)
+        return BuiltTask(splits={**splits}, dropped=source.dropped, targets=_targets(splits), more=source.more)
 
     # ---- the model
 
@@ -245,7 +244,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return [inputs.baseline("bm25", "BM25", self.first_stage), *_candidate_overlap(inputs), *by_vectors]
 
     def serve(
-        self, predictor: Predictor, queries: Sequence[str], candidates: Sequence[Sequence[str]]
+        self, predictor: TaskPredictor, queries: Sequence[str], candidates: Sequence[Sequence[str]]
     ) -> list[list[Ranked]]:
         """Rank the candidates of each query, best first; ties keep the given order.
 
@@ -333,15 +332,14 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
         return [each.id, each.text, each.ids, each.answers, each.relevances, scores, each.relevances]
 
     rows = {split: CandidateRows.of(map(stored, questions)) for split, questions in splits.items()}
-    fix = f"Check {source.label_column!r} (source.label_column), or add others."
-    _check_candidates(name, config, rows["train"], fix)
-    return BuiltTask(splits={**rows}, dropped=dropped)
+    return BuiltTask(splits={**rows}, dropped=dropped, targets=_targets(rows))
 
 
-def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, fix: str) -> None:
-    smallest = train.relevances[: fewest_train_rows(config, len(train))]
-    found = ["right" if value > 0 else "wrong" for values in smallest for value in values]
-    require_different(name, found, "candidates of train queries are", fix)
+def _targets(splits: Mapping[SplitName, CandidateRows]) -> dict[SplitName, set[tuple[str, ...]]]:
+    return {
+        split: {("right" if value > 0 else "wrong",) for values in rows.relevances for value in values}
+        for split, rows in splits.items()
+    }
 
 
 def read_answers(path: Path, source: AnswersSourceConfig, bad_rows: BadRows) -> list[QuestionCandidates]:

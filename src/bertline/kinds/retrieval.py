@@ -27,7 +27,7 @@ from bertline.tasks.source_config import BeirSourceConfig, SentencePairsSourceCo
 from bertline.tasks.stored_rows import COLLECTION, BuiltTask, Documents, QueryRows, SplitName, read_rows
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.tasks.bm25 import Bm25
 
 Numbers = NDArray[np.int64]
@@ -361,19 +361,19 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return [tuned_bm25(inputs), *rankings_by_vectors(inputs, rankings)]
 
     def serve(
-        self, predictor: Predictor, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
+        self, predictor: TaskPredictor, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
     ) -> list[list[Hit]]:
         """Return the `top_k` documents for each query, best first; document ids are their indices."""
         index = VectorIndex(self.document_vectors(predictor, documents))
         return best_hits(index, self.query_vectors(predictor, queries), row_ids(len(index)), top_k)
 
-    def query_vectors(self, predictor: Predictor, queries: Sequence[str]) -> NDArray[np.float32]:
+    def query_vectors(self, predictor: TaskPredictor, queries: Sequence[str]) -> NDArray[np.float32]:
         read = [*map(one_line, require_texts(queries, "queries"))]
         encoded = self.encode_queries(read, predictor.tokenizer)
         predictor.num_cut += int(encoded.cut.sum())
         return self.vectors(predictor.model, encoded, predictor.machine)
 
-    def document_vectors(self, predictor: Predictor, documents: Sequence[str]) -> NDArray[np.float32]:
+    def document_vectors(self, predictor: TaskPredictor, documents: Sequence[str]) -> NDArray[np.float32]:
         """Encode documents of a user as vectors [n, H]; unit vectors if the similarity is cosine.
 
         Raises:
@@ -387,7 +387,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         predictor.num_documents_cut += int(encoded.cut.sum())
         return self.vectors(predictor.model, encoded, predictor.machine)
 
-    def file_outputs(self, predictor: Predictor, *inputs: list[Any]) -> list[dict[str, Any]]:
+    def file_outputs(self, predictor: TaskPredictor, *inputs: list[Any]) -> list[dict[str, Any]]:
         raise DataError("a retrieval model searches documents: name them with documents=FILE.")
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:

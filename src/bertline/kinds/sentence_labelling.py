@@ -26,21 +26,20 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
 from bertline.kinds.base import Batch, Calibration, LossOptions, TaskKind, TaskRows, list_of
 from bertline.kinds.classification import check_labels, counts_of_labels, with_known_labels
-from bertline.kinds.html import escape, quote, shortened, sureness
-from bertline.kinds.inputs import require_different, require_several, require_text, require_texts, row_ids
+from bertline.kinds.inputs import require_several, require_text, require_texts, row_ids
 from bertline.kinds.units import UnitLabelling
 from bertline.kinds.usage import Usage, code_span
 from bertline.tasks.cells import label_in
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
-from bertline.tasks.source_files import fewest_train_rows, no_rows, read_splits, same_text
+from bertline.tasks.source_files import no_rows, read_splits, same_text
 from bertline.tasks.stored_rows import BuiltTask, StoredRows, TextRows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from bertline.baselines.linear import LinearModel
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
     from bertline.linear.features import NgramFeatures
     from bertline.linear.model import Features
 
@@ -157,7 +156,7 @@ class SentenceReader(TaskKind[TaskRows, EncodedSentences, OfSentences]):
         # Boolean indexing is row-major, so the sentences come in document order.
         return np.split(probabilities, np.cumsum(encoded.num_sentences)[:-1]) if len(probabilities) else []
 
-    def serve(self, predictor: Predictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
+    def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
         """Return the prediction of each document: a text, which is split into sentences, or a list of sentences, which
         are used as given."""
         documents = split_documents(texts)
@@ -175,7 +174,7 @@ class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows
     rows_class = SentenceRows
     answers = (LabelledSentence,)
     output_schema = pa.schema({"labelled": list_of(text=pa.string(), label=pa.string(), probability=pa.float64())})
-    asks = "Sentence labelling: which of the {} does each sentence of a document have?"
+    asks = "Sentence labelling: which label does each sentence of a document have?"
 
     @staticmethod
     def build(name: str, config: SentenceLabellingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -194,9 +193,6 @@ class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows
             split: SentenceRows.of((row.id, row.sentences, [numbers[label] for label in row.label]) for row in rows)
             for split, rows in splits.items()
         }
-        smallest = stored["train"].labels[: fewest_train_rows(config, len(stored["train"]))]
-        found = [labels[number] for of_row in smallest for number in of_row]
-        require_different(name, found, "sentences of train rows have the label", "Check source.labels_column.")
         counts = counts_of_labels(splits, labels)
         return BuiltTask(
             splits={**stored},
@@ -280,16 +276,6 @@ class SentenceLabelling(SentenceReader[SentenceRows], UnitLabelling[SentenceRows
             LabelledSentence(sentence, self.labels[label], float(row[label]))
             for sentence, row, label in zip(sentences, probabilities, probabilities.argmax(1), strict=True)
         ]
-
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-        labelled = zip(error["sentences"], error["gold"], error["predicted"], strict=False)  # long lists are cut
-        wrong = [
-            f"<p>{escape(shortened(sentence))} <small>is {escape(gold)}, taken for {escape(predicted)}</small></p>"
-            for sentence, gold, predicted in labelled
-            if gold != predicted
-        ]
-        return quote("".join(wrong), sureness(error).strip("()"))
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         return Usage(

@@ -16,9 +16,7 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.encoding.token_marks import NUM_CASES, case_of
 from bertline.encoding.word_windows import EncodedWords, encode_words, outputs_of_words, token_ids_in_rows, word_means
 from bertline.foundation.labels import IGNORED_LABEL, ordered_labels
-from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, LossOptions, list_of
-from bertline.kinds.html import escape, quote, sureness
 from bertline.kinds.inputs import require_several, require_text, require_texts
 from bertline.kinds.units import UnitLabelling
 from bertline.kinds.usage import Usage, code_span
@@ -30,7 +28,7 @@ from bertline.tasks.stored_rows import BuiltTask, TaggedRows
 from bertline.tasks.tag_predictions import TagPredictions
 
 if TYPE_CHECKING:
-    from bertline.kinds.base import Baseline, BaselineInputs, Machine, Predictor, Tensor, Tokenizer, nn
+    from bertline.kinds.base import Baseline, BaselineInputs, Machine, TaskPredictor, Tensor, Tokenizer, nn
 
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
@@ -71,19 +69,14 @@ class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
     output_schema = pa.schema(
         {"words": list_of(text=pa.string(), tag=pa.string(), start=pa.int64(), end=pa.int64(), score=pa.float64())}
     )
-    asks = "Tagging: which of the {} does each word have?"
-    label_noun = "tag"
+    asks = "Tagging: which tag does each word have?"
 
     @staticmethod
     def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
-        """See `TaskKind.build` and `tagged_splits`. Labels are all tags, also one that occurs only in dev or test, with
-        a warning: it cannot be learned."""
+        """See `TaskKind.build` and `tagged_splits`. Labels are all tags, also one that occurs only in dev or test: it
+        cannot be learned."""
         splits, dropped = tagged_splits(config, read_conllu, lambda sentence: sentence.tags)
         counts = {split: Counter(tag for row in rows for tag in row.tags) for split, rows in splits.items()}
-        for split in ("dev", "test"):
-            if unknown := sorted(set(counts[split]) - set(counts["train"])):
-                tags = ", ".join(unknown)
-                warn(f"tasks.{name}: {split} has words tagged {tags}, train has none; they can only be missed")
         return BuiltTask(
             splits={split: tagged_rows(rows) for split, rows in splits.items()},
             labels=ordered_labels(tag for of_split in counts.values() for tag in of_split),
@@ -185,7 +178,7 @@ class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
 
         return tagging_baselines(inputs, tag_of_rare_words, thresholds=(0.0,))
 
-    def serve(self, predictor: Predictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
+    def serve(self, predictor: TaskPredictor, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:
         """Return the prediction of each text, which is split into words at white space and punctuation, or list of
         words, which are used unchanged, as in evaluation.
 
@@ -211,18 +204,6 @@ class Tagging(UnitLabelling[TaggedRows, EncodedWords, TagPredictions]):
             TaggedWord(text[start:end], tag, start, end, score)
             for (start, end), tag, score in zip(places, tags, scores, strict=True)
         ]
-
-    @staticmethod
-    def error_block(error: dict[str, Any]) -> str:
-
-        def word(text: str, gold: str, predicted: str) -> str:
-            if gold == predicted:
-                return f"<span>{escape(text)}</span>"
-            return f'<mark class="wrong">{escape(text)}<small>{escape(predicted)}, is {escape(gold)}</small></mark>'
-
-        gold, predicted = str(error["gold"]).split(" "), str(error["predicted"]).split(" ")
-        shown = zip(error["words"], gold, predicted, strict=False)  # long lists of words are cut
-        return quote(f'<p class="tagged">{" ".join(word(*each) for each in shown)}</p>', sureness(error).strip("()"))
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         limits = [

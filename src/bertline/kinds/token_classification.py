@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
@@ -16,8 +16,6 @@ from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.tasks import docs_parameters_sentences
 from bertline.encoding.word_windows import EncodedWords
-from bertline.foundation.errors import DataError
-from bertline.foundation.progress import warn
 from bertline.kinds.base import Batch, Calibration, HeadSettings, LossOptions, Statistics, list_of
 from bertline.kinds.tagging import OUTSIDE_MARGIN, Tagging, WordPlaces
 from bertline.kinds.usage import Usage, code_span
@@ -83,15 +81,14 @@ class TokenClassification(Tagging):
     output_schema = pa.schema(
         {"entities": list_of(type=pa.string(), text=pa.string(), start=pa.int64(), end=pa.int64(), score=pa.float64())}
     )
-    asks = "Token classification: mark the words that form entities of the {}."
-    label_noun = "type"
+    asks = "Token classification: mark the words that form entities."
 
     @staticmethod
     def build(name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
         """See `TaskKind.build`. Labels are O and, for each type in alphabetical order, B- and I-.
 
         The types are those listed by the source, or all types found. A type that occurs only in dev or test is also a
-        label, with a warning: it cannot be learned, and its entities count as missed, as in the official scores.
+        label: it cannot be learned, and its entities count as missed, as in the official scores.
         """
         match config.source:
             case ConllSourceConfig() | TableSourceConfig():
@@ -108,18 +105,6 @@ class TokenClassification(Tagging):
             split: set(types_of({tag for sentence in sentences for tag in sentence.tags}))
             for split, sentences in splits.items()
         }
-        known = types_by_split["train"]
-        if not known and splits["train"]:
-            raise DataError(
-                f"tasks.{name}: all words of the {len(splits['train'])} train rows are tagged O: nothing to learn. "
-                "Is the column of the tags or spans the right one? Name it, or add rows with entities."
-            )
-        for split in ("dev", "test"):
-            if unknown := ", ".join(map(repr, sorted(types_by_split[split] - known))):
-                warn(
-                    f"tasks.{name}: {split} has entities of {unknown}, train has none; they can only be missed. Is a "
-                    "type spelt otherwise in train?"
-                )
         all_types = set(types or set().union(*types_by_split.values()))
         counts = {
             split: Counter(kind for sentence in sentences for kind, _, _ in entities(sentence.tags))
@@ -231,10 +216,6 @@ class TokenClassification(Tagging):
             start, end = places[first][0], places[last][1]
             served.append(Entity(kind, text[start:end], start, end, min(scores[first : last + 1])))
         return served
-
-    @classmethod
-    def about(cls, labels: Sequence[str]) -> str:
-        return super().about([tag.removeprefix("B-") for tag in labels if tag.startswith("B-")])
 
     def usage(self, calibration: Calibration, *, pair: bool) -> Usage:
         of_tagger = super().usage(calibration, pair=pair)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.kinds.base import Calibration, EncodedRows, Predictions, Statistics, TaskKind, TaskRows
+from bertline.kinds.html import escape, quote, sureness
 from bertline.tasks.metrics.classification import counts_by_label, counts_of_rows, scores_of_counts
 
 
@@ -49,6 +50,19 @@ class UnitLabelling(TaskKind[TaskRows, EncodedRows, Predictions]):
     def shares_right(self, rows: TaskRows, given: Iterable[NDArray[np.int64]]) -> list[float]:
         """Return the share of each row's units with the right label."""
         return [float(np.mean(gold == labels)) for gold, labels in zip(self.gold(rows), given, strict=True)]
+
+    @staticmethod
+    def error_block(error: dict[str, Any]) -> str:
+        """Return the HTML of a row whose wrong units are marked."""
+
+        def unit(text: str, gold: str, predicted: str) -> str:
+            if gold == predicted:
+                return f"<span>{escape(text)}</span>"
+            return f'<mark class="wrong">{escape(text)}<small>{escape(predicted)}, is {escape(gold)}</small></mark>'
+
+        labels = (each.split(" ") if isinstance(each, str) else each for each in (error["gold"], error["predicted"]))
+        shown = zip(error.get("sentences") or error["words"], *labels, strict=False)  # long lists are cut
+        return quote(f'<p class="tagged">{" ".join(unit(*each) for each in shown)}</p>', sureness(error).strip("()"))
 
     def names(self, labels: Sequence[NDArray[np.int64]]) -> list[list[str]]:
         """Return the labels of each row's units."""

@@ -36,7 +36,7 @@ _KINDS, _REGISTRY = "bertline.kinds.", "bertline.kinds.registry"
 MEMBERS_OF_STAGES: dict[str, tuple[str, ...]] = {
     "task_data": ("build",),
     "sweep": ("baselines",),
-    "evaluate": ("stored_rows", "asks", "label_noun", "about", "error_block"),
+    "evaluate": ("stored_rows", "asks", "error_block"),
     "export": ("usage", "answers", "file_columns", "may_be_empty", "output_schema", "file_inputs", "serve",
                "file_outputs", "file_output"),
 }  # fmt: skip

@@ -282,12 +282,6 @@ def num_rows_made(config: BaseTaskConfig) -> int | None:
     return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
 
 
-def fewest_train_rows(config: BaseTaskConfig, available: int) -> int:
-    """Return the number of rows of the smallest requested training set, which must be enough to learn from."""
-    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
-    return min([available, *sizes])
-
-
 def trains_nothing(config: BaseTaskConfig) -> bool:
     """Return whether the task scores an encoder without fine-tuning, and so needs no train rows."""
     return config.fine_tuning.get("num_epochs") == 0

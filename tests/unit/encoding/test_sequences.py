@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,13 +69,10 @@ def ids_of(encoded, index):
     return encoded.input_ids[index, : encoded.lengths[index]].tolist()
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs, pairs):
-    rows = inputs.learnable_rows(40, pairs=pairs)
-    whole = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=24)
-    windows = EncodedTexts(
-        *encode_windows(rows.texts, rows.text_pairs, tokenizer, max_length=24, overlap=4), np.zeros(0)
-    )
+def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs):
+    rows = inputs.learnable_rows(40)
+    whole = encode_texts(rows.texts, None, tokenizer, max_length=24)
+    windows = EncodedTexts(*encode_windows(rows.texts, tokenizer, max_length=24, overlap=4), np.zeros(0))
     assert windows.row_starts.tolist() == windows.row_of.tolist() == list(range(40))
     for name in ("input_ids", "token_type_ids", "lengths"):
         assert (getattr(whole, name) == getattr(windows.sequences, name)).all()
@@ -86,7 +82,7 @@ def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs, pairs):
 def test_windows_cover_a_text_and_share_their_overlap(tokenizer, lengths, max_length, data):
     overlap = data.draw(st.integers(0, max_length - 3))
     texts = [" ".join(f"word{place % 40}" for place in range(length)) for length in lengths]
-    windows = EncodedTexts(*encode_windows(texts, None, tokenizer, max_length=max_length, overlap=overlap), np.zeros(0))
+    windows = EncodedTexts(*encode_windows(texts, tokenizer, max_length=max_length, overlap=overlap), np.zeros(0))
     assert windows.sequences.lengths.max() <= max_length
     assert windows.num_windows.sum() == len(windows.sequences)
     for row, text in enumerate(texts):
@@ -98,20 +94,3 @@ def test_windows_cover_a_text_and_share_their_overlap(tokenizer, lengths, max_le
             read = read + chunk[overlap:]
         assert read == tokenizer.encode(text)
         assert len(chunks) == 1 or len(chunks[0]) == max_length - 2
-
-
-@pytest.mark.parametrize("long_first", [False, True])
-def test_of_a_pair_the_longer_text_is_read_in_chunks_beside_the_shorter_one(tokenizer, long_first):
-    long, short = " ".join(f"word{place}" for place in range(30)), "word35 word36 word37"
-    first, second = (long, short) if long_first else (short, long)
-    windows = EncodedTexts(*encode_windows([first], [second], tokenizer, max_length=16, overlap=2), np.zeros(0))
-    read = []
-    for index in range(len(windows.sequences)):
-        ids, types = ids_of(windows.sequences, index), windows.sequences.token_type_ids[index]
-        end = ids.index(tokenizer.sep_id)
-        segments = ids[1:end], ids[end + 1 : -1]
-        assert types[: len(ids)].tolist() == [0] * (end + 1) + [1] * (len(ids) - end - 1)
-        assert segments[long_first] == tokenizer.encode(short)
-        read += segments[not long_first][2 if index else 0 :]
-    assert read == tokenizer.encode(long)
-    assert windows.sequences.lengths[0] == 16

@@ -155,13 +155,6 @@ def test_labels_point_at_the_answer_and_nowhere_else(parts, data):
     assert any(holds) == bool(wanted) or len(wanted) > 8  # longer than the overlap, it may stand in no window whole
 
 
-def test_an_answer_without_a_token_is_not_trained_on():
-    kind = QuestionAnswering(config(), ())
-    encoded = kind.encode(rows_of(("a", "b \u200b c", "\u200b"), ("a", "b c", "c")), TOKENIZER)
-    [batch] = kind.training_batches(encoded, batch_size=8, seed=0)
-    assert len(batch["input_ids"]) == 1
-
-
 # ---- the best span
 
 
@@ -308,14 +301,14 @@ def test_baselines_answer_with_the_first_sentence_and_never_answer_only_where_th
 # ---- training
 
 
-def learnable(num_rows, *, seed, answered=1.0):
+def learnable(num_rows, *, seed):
     """The answer is the word that is from the second half of the vocabulary; some contexts have none."""
     random = np.random.default_rng(seed)
 
     def row():
         context = [tiny.WORDS[number] for number in random.integers(0, 20, random.integers(3, 24))]
         answer = None
-        if random.random() < answered:
+        if random.random() < 0.6:
             answer = tiny.WORDS[random.integers(20, 40)]
             context.insert(int(random.integers(0, len(context))), answer)
         return tiny.WORDS[random.integers(0, 20)], " ".join(context), answer
@@ -323,14 +316,12 @@ def learnable(num_rows, *, seed, answered=1.0):
     return rows_of(*[row() for _ in range(num_rows)])
 
 
-@pytest.mark.parametrize("answered", [1.0, 0.6])
-def test_a_small_model_learns_to_answer_and_where_there_is_no_answer(encoder, job_of, answered):
+def test_a_small_model_learns_to_answer_and_where_there_is_no_answer(encoder, job_of):
     kind = QuestionAnswering(config(max_length=20, window_overlap=6, max_question_length=2), ())
-    train, dev = (learnable(num_rows, seed=num_rows, answered=answered) for num_rows in (192, 64))
+    train, dev = (learnable(num_rows, seed=num_rows) for num_rows in (192, 64))
     result = fine_tune(job_of(kind, encoder, train, dev, num_epochs=5, learning_rate=1e-2, dropout_prob=0.0))
-    assert (NO_ANSWER_THRESHOLD in result.dev.calibration) == (answered < 1)
-    names = ("has_answer_f1", "no_answer_f1") if answered < 1 else ("f1",)
-    assert all(result.dev.scores[name] > 0.8 for name in names)
+    assert NO_ANSWER_THRESHOLD in result.dev.calibration
+    assert all(result.dev.scores[name] > 0.8 for name in ("has_answer_f1", "no_answer_f1"))
 
 
 # SQuAD files: read, mended or refused, and split by article.

@@ -208,8 +208,7 @@ class TestCollections:
         assert all(ids == ["2", "3"] for ids in rows.candidate_ids)
         assert all(scores[0] > scores[1] > 0 for scores in rows.first_scores)
         assert all(values == [0, 0] for values in rows.relevances)
-
-    def test_what_the_first_stage_missed_counts_against_every_order(self, tmp_path, built):
+        # What the first stage missed counts against every order.
         rows = built(self.write(tmp_path), num_candidates=3).splits["dev"]
         assert sorted(rows.relevances[0]) == [0, 0, 1]
         assert sorted(rows.all_relevances[0]) == [0, 1, 2]

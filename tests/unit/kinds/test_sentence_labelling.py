@@ -143,5 +143,4 @@ def test_the_report_shows_the_sentences_with_wrong_labels() -> None:
         "score": 0.9,
     }  # fmt: skip
     block = SentenceLabelling.error_block(error)
-    assert "&lt;B&gt;. <small>is y, taken for x</small>" in block
-    assert "<p>A." not in block
+    assert '<span>A.</span> <mark class="wrong">&lt;B&gt;.<small>x, is y</small></mark>' in block

@@ -11,7 +11,7 @@ from bertline.baselines.base import BaselineInputs
 from bertline.baselines.linear import RIDGES, SVMS, linear_baseline
 from bertline.kinds.classification import Classification, MultiLabel
 from bertline.kinds.regression import Regression, RegressionTaskConfig
-from bertline.linear.features import UNITS, NgramFeatures, PairOverlap
+from bertline.linear.features import NgramFeatures, PairOverlap
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 from sweep_pieces import baselines_of
 
@@ -160,12 +160,6 @@ class TestNumbers:
         found = scored(kind, self.rows(200, 1), self.rows(60, 2), self.rows(61, 3))["pair_features"]
         assert found["test"]["spearman"] > 0.9
         assert found["settings"]["penalty"] in [model.strength for model in RIDGES]
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_texts_without_any_letter_have_features_too(unit):
-    data = rows(["!!", "?!", ""], [0, 1, 0])
-    assert NgramFeatures.fitted(data, unit)(data).shape[0] == 3
 
 
 class TestOverlap:

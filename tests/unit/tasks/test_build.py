@@ -107,7 +107,7 @@ def test_building_twice_gives_the_same_bytes(build, reviews):
     [
         ([("x", "a")], ("text", "category"), {}, ["all.csv:2", "no column 'label'", "'text', 'category'"]),
         ([("x", "a"), ("y", "-1")], ("text", "label"), {"labels": ("a", "b")}, ["'-1'", "'a', 'b'"]),
-        ([(f"x{n}", "a") for n in range(40)], ("text", "label"), {}, ["all", "'a'", "nothing to learn"]),
+        ([(f"x{n}", "a") for n in range(40)], ("text", "label"), {}, ["all", "'a'", "no score can tell"]),
         ([(f"x{n}", f"l{n}") for n in range(60)], ("text", "label"), {}, ["different labels", "label_column"]),
         ([], ("text", "label"), {}, ["train split has no rows"]),
         ([(f"x{n}", "ab"[n % 2]) for n in range(60)], ("text", "label"), {"num_train_rows": 500}, ["500", "at most"]),
