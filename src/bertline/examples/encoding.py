@@ -46,7 +46,7 @@ class EncodedShard(NamedTuple):
     copies: Array
     """[documents] the first of the copies of each document, which follow each other; empty if none has copies."""
     languages: Array
-    """[documents] the number of each document's language, in the order of the file's counts; empty if ids say none."""
+    """[documents] the number of each document's language, in their alphabetical order; empty if ids say none."""
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -133,12 +133,12 @@ class EncodedCorpus:
         """Return the documents, ascending, that have the language of this one."""
         number = bisect_right(self.document_bounds, document) - 1
         code = self.shard(number).languages[document - self.document_bounds[number]]
-        name = list(self.counts[number]["languages"])[code]
+        name = sorted(self.counts[number]["languages"])[code]
         if name not in self._in_language:
             of_shards = []
             for shard, (before, counts) in enumerate(zip(self.document_bounds, self.counts, strict=False)):
                 if name in counts["languages"]:
-                    code = list(counts["languages"]).index(name)
+                    code = sorted(counts["languages"]).index(name)
                     of_shards.append(before + np.flatnonzero(self.shard(shard).languages == code))
             self._in_language[name] = np.concatenate(of_shards)
         return self._in_language[name]
@@ -221,11 +221,11 @@ def _labelled(ids: list[str], has_tokens: npt.NDArray[np.bool_]) -> tuple[Array,
     originals = np.maximum.accumulate([0 if is_copy else number for number, is_copy in enumerate(are_copies(ids))])
     _, firsts, inverse = np.unique(originals[has_tokens], return_index=True, return_inverse=True)
     copies = firsts[inverse] if len(firsts) < len(inverse) else firsts[:0]
-    names: dict[str, int] = {}
-    codes = [names.setdefault(language_of(label) or f"/{label}", len(names)) for label in map(label_of, ids)]
-    languages = np.array(codes, dtype=np.int64)[has_tokens]
+    of_documents = [language_of(label) or f"/{label}" for label in map(label_of, ids)]
+    names, codes = np.unique(np.array(of_documents, dtype=np.str_), return_inverse=True)
+    languages = codes[has_tokens]
     in_language = np.bincount(languages, minlength=len(names)).tolist()
-    return copies, languages, dict(zip(names, in_language, strict=True))
+    return copies, languages, dict(zip(names.tolist(), in_language, strict=True))
 
 
 def _unknown_characters(tokenizer: Tokenizer, sentences: list[str], tokens: Array, lengths: Array) -> int:
