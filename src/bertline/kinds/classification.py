@@ -586,6 +586,8 @@ def _label_names(name: str, config: ClassificationTaskConfig, splits: _Splits, d
     if not labels:
         problem = f"tasks.{name}: no train row has a label. Is source.label_column the right column?"
         raise DataError(problem if train else no_rows(name, "train", dropped))
+    if "nan" in map(str.lower, labels):
+        warn(f"tasks.{name}: a label is 'nan', as pandas writes a missing cell. Remove such rows, or rename the label.")
     # A wrong label column (numbers, free text) would otherwise give thousands of classes.
     num_rows = sum(len(splits[split]) for split in ("train", "dev", "test"))
     if len(train) > 20 and len(labels) > num_rows / 2:
