@@ -62,6 +62,7 @@ class TestSeveralLabels:
             (lambda n: TOPICS[n % 4], None, ""),
             (lambda n: "a;b"[: 1 + 2 * (n % 2)], None, "source.label_separator"),
             (lambda n: "a;b"[: 1 + 2 * (n % 2)], ";", ""),
+            (lambda n: ["nan", "b"][: 1 + n % 2], None, "a label is 'nan'"),
         ],
     )
     def test_labels_that_are_hardly_meant_are_warned_of(
