@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
+from bertline.corpus.files import naming
 from bertline.corpus.tables import TableLayout, TableRow, column_in
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.parallel import ordered_map
@@ -165,9 +166,9 @@ def predict_file(
             does.
 
     Raises:
-        DataError: The input has no rows, a missing column, a text that is not a string, or a malformed or undecodable
-            line (the message names file and line); it already has an output column, or a value that the output's format
-            cannot hold.
+        DataError: The input cannot be read, or has no rows, a missing column, a text that is not a string, or a
+            malformed or undecodable line (the message names file and line); it already has an output column, or a value
+            that the output's format cannot hold.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
@@ -203,9 +204,10 @@ def predict_file(
 
         def predicted() -> Iterator[Any]:
             done = ordered_map(predict, chain([first], blocks), num_workers=threads, in_threads=True)
-            for encoded, count in progress(done, description=f"{target.name}: blocks of rows"):
-                counts.append(count)
-                yield encoded
+            with naming(str(source)):  # otherwise an error of reading would be one of writing
+                for encoded, count in progress(done, description=f"{target.name}: blocks of rows"):
+                    counts.append(count)
+                    yield encoded
 
         rows_output.write(predicted())
     num_rows, num_truncated = map(sum, zip(*counts, strict=True))

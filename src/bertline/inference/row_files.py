@@ -34,6 +34,8 @@ PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
 # Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
+# Readers load a row group of Parquet at once, and each has a cost of its own.
+_ROWS_OF_A_GROUP = 16_000
 _MISFITS = (pa.ArrowException, TypeError, OverflowError)
 _OTHER_FORMAT = "Rows of different columns or types fit into .jsonl, bytes into .parquet; choose that ending."
 # What begins a formula in spreadsheets (OWASP, "CSV Injection").
@@ -267,8 +269,8 @@ class RowsOutput:
                 except pa.ArrowNotImplementedError as error:  # an object that has no key in any row
                     raise DataError(f"{self.target}: {error}. {_OTHER_FORMAT}") from error
                 with tables:
-                    for block in blocks:
-                        tables.write_table(block)
+                    for group in batches(blocks, size=len, most=_ROWS_OF_A_GROUP):
+                        tables.write_table(pa.concat_tables(group))
                 return
             with temporary.open("wb") as handle:
                 if format_of(self.target) != "jsonl":
