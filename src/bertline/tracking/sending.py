@@ -8,7 +8,6 @@ s.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 import time
@@ -144,7 +143,6 @@ class _Sender:
         self._forget()
 
     def _forget(self) -> None:
-        self._done = ""
         self._store: Store | None = None
         self._pipeline: StoredRun | None = None
         self._stage: StoredRun | None = None
@@ -189,9 +187,6 @@ class _Sender:
         status_file = self.folder / "status.json"
         ended = read_json(status_file) if status_file.exists() else {}
         status = _STATUS.get(ended.get("state", ""), "RUNNING")
-        state = self._digest(runs, ended)
-        if state == self._done:
-            return True
         store = self._store = self._store or Store(runs.tracking.uri, runs.tracking.experiment_name)
         if status != "RUNNING":
             self._pipeline = None  # another stage may have written to it
@@ -212,10 +207,7 @@ class _Sender:
         if newest:
             pipeline.set_status(status, ended_s=ended.get("ended_s"))
         stage.set_status(status, ended_s=ended.get("ended_s"))
-        if self._refused:
-            return False
-        self._done = state
-        return True
+        return not self._refused
 
     def _open_runs(self, store: Store, runs: TrackedRuns) -> tuple[StoredRun, StoredRun]:
         """Find or create the runs of the pipeline and of the stage.
@@ -328,16 +320,6 @@ class _Sender:
             trial.log_points(("dev/score_while_training", score, ended_s, step) for step, score in curve)
             trial.log_points((key, float(value), ended_s, last) for key, value in (event.get("metrics") or {}).items())
             trial.set_status(_STATUS_OF_TRIAL[event["state"]])
-
-    def _digest(self, runs: TrackedRuns, ended: Mapping[str, Any]) -> str:
-        """Return a digest of everything that is sent: of files the name, the size and the time of
-        change."""
-        paths = [self.folder / "metrics.jsonl", self.folder / "events.jsonl", *sorted(self.folder.glob(PATTERN))]
-        for content in (runs.pipeline, runs.stage):
-            paths += [self.folder / one.path for one in content.files]
-        files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        states = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.exists()]
-        return sha256_of_json([dataclasses.asdict(runs), ended, states])
 
     def _notice(self, message: str) -> None:
         if message not in self._notices:
