@@ -36,7 +36,8 @@ def test_a_message_of_a_stage_names_arguments_and_the_users_own_file() -> None:
         "linked/a.csv:3: tasks.mine.source.text_column is 'x'. Set source.on_bad_row=skip, tasks.NAME.num_trials or "
         "tasks.mine.fine_tuning.num_epochs; of mine, tasks.mine.source.name and labels.csv; sweep.space.learning_rate"
     )
-    assert finetune.in_the_users_terms(message, "mine", {"linked/a.csv": "source.text_column.csv"}) == (
+    in_conf = {"source": {"name": None}}
+    assert finetune.in_the_users_terms(message, "mine", {"linked/a.csv": "source.text_column.csv"}, in_conf) == (
         "source.text_column.csv:3: text_column is 'x'. Set on_bad_row=skip, trials or "
         "sweep.fine_tuning.num_epochs; of mine, task.source.name and labels.csv; learning_rate"
     )
