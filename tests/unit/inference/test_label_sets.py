@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 
+import mlflow.pyfunc
 import numpy as np
+import pandas as pd
 import pytest
+from mlflow.exceptions import MlflowException
 
 import bertline
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.inference.predict import predict_file
+from bertline.inference.pyfunc import serving_of
 from bertline.kinds.classification import LabelsPrediction
 from bertline.kinds.label_sets import LabelSets
+from bertline.tracking.mlmodel import write_mlmodel
 from linear_models import write_linear
 
 
@@ -44,11 +49,17 @@ def test_a_set_has_the_labels_that_are_likely_enough(folder, tmp_path):
     predict_file(model, tmp_path / "in.jsonl", tmp_path / "plain.jsonl")
     assert "label_set" not in json.loads((tmp_path / "plain.jsonl").read_text().splitlines()[0])
 
+    write_mlmodel(folder, tmp_path / "served", serving_of(folder, dataset=None), model_id="m-1", run_id="r1")
+    served, table = mlflow.pyfunc.load_model(str(tmp_path / "served")), pd.DataFrame({"text": texts})
+    assert "label_set" not in served.predict(table)
+    assert served.predict(table, {"coverage": 0.9})["label_set"].tolist() == [list(few) for few in likely]
+    with pytest.raises(MlflowException, match=r"coverage is 1\.5; expected a share"):
+        served.predict(table, {"coverage": 1.5})
 
-@pytest.mark.parametrize("case", ["classes", "several", "numbers"])
+
+@pytest.mark.parametrize("case", ["classes", "several"])
 def test_a_model_without_scores_refuses_coverage(case, tmp_path):
     _, _, test = write_linear(tmp_path / "model", case)
-    model = bertline.load(str(tmp_path / "model"))
-    inputs = [test.texts] if test.text_pairs is None else [test.texts, test.text_pairs]
+    model, inputs = bertline.load(str(tmp_path / "model")), [test.texts]
     with pytest.raises(ArtifactError, match="one label a row: .* has no label_sets.json"):
         model.predict(*inputs, coverage=0.9)

@@ -125,14 +125,13 @@ def test_a_file_is_read_by_the_layout_that_a_task_reads_it_by(
 
 
 def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> None:
-    table = pa.table(
-        {"text": TEXTS, "when": pa.array([1, None, 3], pa.timestamp("us")), "n": pa.array([1, 2, 3], "int8")}
-    )
+    when, number = pa.array([1, None, 3], pa.timestamp("us")), pa.array([1, 2, 3], "int8")
+    table = pa.table({"text": TEXTS, "when": when, "n": number})
     pq.write_table(table, tmp_path / "in.parquet")
     predict_file(model, tmp_path / "in.parquet", tmp_path / "out.parquet")
-    added = ["predicted", "probability", "probabilities"]
-    assert pq.read_schema(tmp_path / "out.parquet").names == [*table.column_names, *added]
-    assert pq.read_table(tmp_path / "out.parquet").select(["text", "when", "n"]).equals(table)
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert found.column_names == ["text", "when", "n", "predicted", "probability", "probabilities"]
+    assert found.select([0, 1, 2]).equals(table)
 
 
 BAD_INPUTS = {
@@ -247,17 +246,14 @@ def test_texts_that_a_spreadsheet_would_compute_are_quoted_where_asked(
     [
         ("in.jsonl", "out.csv", {"text": "a", "m": 1}, "in.jsonl:513: column 'm' is not among those of the first row"),
         ("in.jsonl", "out.parquet", {"text": "a", "n": "x"}, "in.jsonl:513: column 'n' is 'x'.* int64 vs string"),
-        ("in.jsonl", "out.parquet", {"text": "a", "n": 1 << 64}, "in.jsonl:513: column 'n' is 18446744073709551616"),
-        ("in.parquet", "out.csv", {"text": "a", "n": None, "b": b"\xff"}, "in.parquet:513: column 'b' is .*xff"),
         ("in.parquet", "out.jsonl", {"text": "a", "n": None, "b": b"\xff"}, "in.parquet:513: column 'b' is .*xff"),
     ],
 )
 def test_what_the_format_cannot_hold_is_named_and_not_changed(
     model: LoadedModel, tmp_path: Path, source: str, target: str, last: dict[str, Any], message: str
 ) -> None:
-    write(
-        tmp_path / source, [*[{"text": "a", "n": n, **({"b": None} if "b" in last else {})} for n in range(512)], last]
-    )
+    empty = {"b": None} if "b" in last else {}
+    write(tmp_path / source, [*({"text": "a", "n": n, **empty} for n in range(512)), last])
     with pytest.raises(DataError, match=message):
         predict_file(model, tmp_path / source, tmp_path / target)
     other = tmp_path / ("out.jsonl" if source == "in.jsonl" else "out.parquet")

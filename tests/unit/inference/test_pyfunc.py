@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -16,7 +15,6 @@ import pandas as pd
 import pytest
 import transformers
 from fastapi.testclient import TestClient
-from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
 
 import bertline
@@ -129,27 +127,6 @@ def test_a_model_answers_as_predict_does_and_predicts_its_example(
     example = it.loaded.input_example
     assert list(example.columns) == it.columns()
     assert_close(it.loaded.predict(example).to_dict("records"), expected(it.model, example.to_dict("records")))
-
-
-def test_a_classifier_with_label_sets_answers_with_the_sets_of_a_coverage(
-    open_task: Callable[[str], Any], tmp_path: Path
-) -> None:
-    finished, _ = open_task("classification")
-    shutil.copytree(finished.folder, tmp_path / "source")
-    label_sets = {"scores": [place / 100 for place in range(100)], "rows": "half of dev"}
-    (tmp_path / "source" / "label_sets.json").write_text(json.dumps(label_sets))
-    write_mlmodel(
-        tmp_path / "source", tmp_path / "model", pyfunc.serving_of(tmp_path / "source", dataset=None),
-        model_id="m-1", run_id="r1",
-    )  # fmt: skip
-    served, model = mlflow.pyfunc.load_model(str(tmp_path / "model")), bertline.load(str(tmp_path / "source"))
-    pairs = VALUES["text"], VALUES["text_pair"]
-    table = pd.DataFrame(dict(zip(("text", "text_pair"), pairs, strict=True)))
-    assert "label_set" not in served.predict(table)
-    sets = model.predict(*pairs, coverage=0.9)
-    assert served.predict(table, {"coverage": 0.9})["label_set"].tolist() == [list(one.labels) for one in sets]
-    with pytest.raises(MlflowException, match=r"coverage is 1\.5; expected a share"):
-        served.predict(table, {"coverage": 1.5})
 
 
 def test_a_folder_stays_one_of_transformers_and_holds_no_pickle(served: Serve) -> None:

@@ -1,9 +1,6 @@
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mlflow import MlflowClient
 
 import tracking_inputs
 from bertline.tracking.config import TrackingConfig
@@ -30,18 +27,3 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "runs/pretrain/1ed2"
     path.mkdir(parents=True)
     return path
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each method of MLflow's client was called."""
-    count: Counter[str] = Counter()
-    for name in (name for name in vars(MlflowClient) if name.startswith(("create", "get", "list", "log", "s", "up"))):
-        method = getattr(MlflowClient, name)
-
-        def counted(*arguments: Any, _name: str = name, _method: Any = method, **named: Any) -> Any:
-            count[_name] += 1
-            return _method(*arguments, **named)
-
-        monkeypatch.setattr(MlflowClient, name, counted)
-    return count

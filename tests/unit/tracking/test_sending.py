@@ -7,7 +7,6 @@ import json
 import socket
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,12 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
-from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking import sending as sending_module
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.sending import send_all, sending
-from bertline.tracking.tracked_runs import (
-    PARENT_TAG,
-    RUNS_NAME,
-    Attachment,
-    ShownTable,
-    read_tracked_runs,
-    write_tracked_runs,
-)
+from bertline.tracking.tracked_runs import PARENT_TAG, RUNS_NAME, Attachment, ShownTable, write_tracked_runs
 from servers import wait_until
 from tracking_inputs import event, files_of, finish, opened, record, runs_of, send, set_state, steps_of
 
@@ -44,9 +35,6 @@ def logged(folder: Path, steps: range, name: str = "metrics.jsonl", key: str = "
 
 def text_of(config: TrackingConfig, run: Any, name: str) -> str:
     return Path(download_artifacts(f"runs:/{run.info.run_id}/{name}", tracking_uri=config.uri)).read_text()
-
-
-# What is sent.
 
 
 def test_a_pipeline_has_one_run_with_its_stages_nested_in_it(config: TrackingConfig, folder: Path) -> None:
@@ -119,8 +107,12 @@ def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingCo
 
 
 def test_files_of_the_work_are_attached_while_it_runs_and_the_others_at_its_end(
-    config: TrackingConfig, folder: Path, calls: Counter[str]
+    config: TrackingConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    uploaded, upload_path = list[str](), sending_module.upload_path
+    monkeypatch.setattr(
+        sending_module, "upload_path", lambda path, *more: uploaded.append(path.name) or upload_path(path, *more)
+    )
     early = Attachment(path="mask_predictions.txt", contains_text=False, while_working=True)
     late = Attachment(path="result/trials.csv", contains_text=False)
     content = opened(folder, record(config, attachments=[early, late]))
@@ -141,7 +133,7 @@ def test_files_of_the_work_are_attached_while_it_runs_and_the_others_at_its_end(
     assert send(folder)
     files = files_of(config, runs_of(config)["pretrain"])
     assert files == {"mask_predictions.txt", "trials.csv", "plots", "sweep@reviews.json"}
-    assert (calls["log_artifact"], calls["log_artifacts"]) == (4, 1)  # nothing was sent again
+    assert len(uploaded) == 5, "the file of the work twice, the others once"
 
 
 def test_a_file_that_another_run_has_overwritten_is_left_out(config: TrackingConfig, folder: Path) -> None:
@@ -202,9 +194,6 @@ def test_the_users_text_stays_here_unless_it_is_allowed_elsewhere(
         assert ("mask_predictions.sentences" in run.data.params) is shown
         expected = sentences if shown else {"every_steps": 5}
         assert yaml.safe_load(text_of(config, whole, "config.yaml")) == {"mask_predictions": expected}
-
-
-# What was sent before.
 
 
 def test_a_stage_run_again_continues_its_run_and_shows_one_clean_curve(config: TrackingConfig, folder: Path) -> None:
@@ -272,9 +261,6 @@ def test_an_unfinished_stage_is_taken_over_by_the_next_pipeline(config: Tracking
         assert send(folder)
     runs = runs_of(config)
     assert runs["pretrain"].data.tags[PARENT_TAG] == runs["preset pipeline-2"].info.run_id
-
-
-# Who sends, and a server that does not take it.
 
 
 def test_of_two_processes_only_one_sends_and_the_other_takes_over(config: TrackingConfig, folder: Path) -> None:
@@ -376,16 +362,3 @@ def test_a_server_that_never_answers_does_not_keep_a_stage(
             pass
         assert time.monotonic() - started < 300
     assert "it does not answer" in capsys.readouterr().err
-
-
-# The record.
-
-
-def test_a_record_is_read_as_it_was_left(config: TrackingConfig, folder: Path) -> None:
-    files = {"attachments": [Attachment(path="a", contains_text=True)], "tables": [ShownTable(path="b", name="b")]}
-    content = record(config, inputs={"tasks": ("data/tasks", "87bf")}, **files)
-    write_tracked_runs(folder, content)
-    assert read_tracked_runs(folder) == content
-    (folder / RUNS_NAME).write_text("{}")
-    with pytest.raises(ArtifactError, match="another version"):
-        read_tracked_runs(folder)
