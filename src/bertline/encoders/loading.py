@@ -78,11 +78,11 @@ def load_model(
         encoder = load_encoder(checkpoint, attention=attention)
         return BertVectorClassifier(encoder, pooling=read[0], classifier=read[1], separators=read[2])
     if checkpoint.family.wrapping is not None:
-        from bertline.encoders.wrapped import load_wrapped, load_wrapped_encoder
+        from bertline.encoders.wrapped import load_wrapped
 
         dropouts = None if dropout_prob is None else (dropout_prob, dropout_prob)
         if head == "vectors":
-            return BertTextEncoder(load_wrapped_encoder(checkpoint, dropout_probs=dropouts), pooling=pooling)
+            return BertTextEncoder(load_wrapped(checkpoint, "encoder", dropout_probs=dropouts), pooling=pooling)
         both = head == "mlm" and checkpoint.architecture == "BertForPreTraining"
         kind = "pretraining" if both else head
         return load_wrapped(checkpoint, kind, num_outputs=num_outputs, is_new=is_new, dropout_probs=dropouts, seed=seed)
@@ -110,9 +110,9 @@ def load_encoder(source: Checkpoint | Path, *, attention: AttentionKind = "plain
     """
     checkpoint = Checkpoint.open(source)
     if checkpoint.family.wrapping is not None:
-        from bertline.encoders.wrapped import load_wrapped_encoder
+        from bertline.encoders.wrapped import load_wrapped
 
-        return load_wrapped_encoder(checkpoint)
+        return load_wrapped(checkpoint, "encoder")
     is_alone = checkpoint.architecture == "BertForMaskedLM" or not checkpoint.family.has_pooler
     with_pooler = not is_alone or checkpoint.has(f"{POOLER}dense.weight")
     return load_with_head(checkpoint, partial(BertModel, attention=attention, with_pooler=with_pooler))

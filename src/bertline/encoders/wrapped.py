@@ -65,10 +65,7 @@ class WrappedEncoder(nn.Module):
         self.vocab_size = vocab_size
         self.pad_token_id = pad_token_id
         self._takes_types = "token_type_ids" in signature(hf.forward).parameters
-
-    @property
-    def _wrapping(self) -> Any:
-        return FAMILIES[self.config.family].wrapping
+        self._wrapping: Any = FAMILIES[config.family].wrapping
 
     @property
     def layers(self) -> list[nn.Module]:
@@ -246,12 +243,15 @@ def load_wrapped(
     checkpoint: Checkpoint,
     head: str,
     *,
-    num_outputs: int | None,
-    is_new: bool,
-    dropout_probs: Dropouts | None,
-    seed: int,
-) -> WrappedModel:
-    """Load a wrapped family with a head; see `encoders.load_model`. `pretraining` is both of ALBERT's."""
+    num_outputs: int | None = None,
+    is_new: bool = False,
+    dropout_probs: Dropouts | None = None,
+    seed: int = 0,
+) -> Any:
+    """Load a wrapped family with a head; see `encoders.load_model`.
+
+    `pretraining` is both heads of ALBERT; `encoder` is none, and gives a `WrappedEncoder` in place of a `WrappedModel`.
+    """
     if head == "mlm" and not is_new and not checkpoint.has_mlm_head:
         raise ArtifactError(
             f"{checkpoint.folder} has no masked language model head, so it fills no blanks: it is an encoder saved "
@@ -259,6 +259,8 @@ def load_wrapped(
         )
     settings = {"num_labels": 2 if head == "answers" else num_outputs} if num_outputs or head == "answers" else {}
     hf, encoder, drawn = _loaded(checkpoint, head, settings, is_new=is_new, dropout_probs=dropout_probs, seed=seed)
+    if head == "encoder":
+        return encoder
     if head in ("mlm", "pretraining"):
         return WrappedMaskedLM(hf, encoder)
     model = WrappedModel(hf, encoder)
@@ -267,11 +269,6 @@ def load_wrapped(
         if not checkpoint.has_mlm_head or any(key.startswith(f"{name}.") for key in drawn):
             initialize(module, model.bert.config, seed=seed_for(seed, name))
     return model
-
-
-def load_wrapped_encoder(checkpoint: Checkpoint, *, dropout_probs: Dropouts | None = None) -> WrappedEncoder:
-    """Load the encoder of a wrapped family."""
-    return _loaded(checkpoint, "encoder", {}, is_new=False, dropout_probs=dropout_probs, seed=0)[1]
 
 
 def start_replaced_token(
@@ -288,19 +285,20 @@ def start_replaced_token(
         narrower = replace(config, **narrow, own={**config.own, **narrow})
         detector = start_language_model(config, tokenizer, "pretraining", None, seed=seed)
         generator = start_language_model(narrower, tokenizer, "mlm", None, seed=seed_for(seed, GENERATOR))
-        return WrappedReplacedToken(detector.hf, detector.bert, generator)
-    folder = checkpoint.folder / GENERATOR
-    if not folder.is_dir():
+    elif not (folder := checkpoint.folder / GENERATOR).is_dir():
         raise ArtifactError(
             f"{checkpoint.folder} has no {GENERATOR}/, without which no token is replaced. Put the folder of the "
             f"generator that belongs to this detector there, or continue with objective=mlm from a generator."
         )
+    else:
+        detector = _read_to_train(config, checkpoint, "detector", seed=seed)
+        generator = _read_to_train(config, Checkpoint.open(folder), "mlm", seed=seed)
+    return WrappedReplacedToken(detector.hf, detector.bert, generator)
+
+
+def _read_to_train(config: ModelConfig, checkpoint: Checkpoint, head: str, *, is_new: bool = False, seed: int) -> Any:
     dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-    hf, encoder, _ = _loaded(checkpoint, "detector", {}, is_new=False, dropout_probs=dropouts, seed=seed)
-    read: Any = load_wrapped(
-        Checkpoint.open(folder), "mlm", num_outputs=None, is_new=False, dropout_probs=dropouts, seed=seed
-    )
-    return WrappedReplacedToken(hf, encoder, read)
+    return load_wrapped(checkpoint, head, is_new=is_new, dropout_probs=dropouts, seed=seed)
 
 
 def start_language_model(
@@ -309,10 +307,7 @@ def start_language_model(
     """Return a model to pretrain: a checkpoint's, whose head is random if it lacks one, or one that transformers draws;
     `head` as in `load_wrapped`."""
     if checkpoint is not None:
-        is_new = not checkpoint.has(MLM_HEAD)
-        dropouts = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-        read: Any = load_wrapped(checkpoint, head, num_outputs=None, is_new=is_new, dropout_probs=dropouts, seed=seed)
-        return read
+        return _read_to_train(config, checkpoint, head, is_new=not checkpoint.has(MLM_HEAD), seed=seed)
     ids = {
         "pad_token_id": tokenizer.pad_id,
         "bos_token_id": tokenizer.cls_id,

@@ -27,7 +27,6 @@ from bertline.tokenization.vocabulary import MASK
 
 _Array = NDArray[Any]
 _Documents = Sequence[Sequence[str]]
-Inputs = Sequences | list[list[int]]
 _Span = tuple[int, int]
 WicRow = tuple[str, tuple[str, str], tuple[_Span, _Span], bool]
 """A word, two sentences, where it stands in each (`sentence[start:end]`), and whether its sense is the same."""
@@ -404,7 +403,9 @@ def _gain(right: Mapping[str, _Array], name: str, simple: Sequence[str], test: _
 
 
 @torch.no_grad()
-def _computed(model: LoadedModel, inputs: Inputs, read: Callable[..., Any], *, max_tokens: int = 4096) -> _Array:
+def _computed(
+    model: LoadedModel, inputs: Sequences | list[list[int]], read: Callable[..., Any], *, max_tokens: int = 4096
+) -> _Array:
     """Return what `read` makes of indices, input_ids, token_type_ids and attention_mask of batches, in order."""
     parts, order, pad_id = [], [], model.tokenizer.pad_id
     sequences = padded_sequences(inputs, [*map(len, inputs)], pad_id=pad_id) if isinstance(inputs, list) else inputs

@@ -6,7 +6,6 @@ sequence, or the padding at the end of a row).
 
 import math
 from contextlib import nullcontext
-from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
 import torch
@@ -162,11 +161,5 @@ def _bias(is_seen: Tensor) -> Tensor:
 
 def attention_device(device: torch.device, precision: Literal["fp32", "bf16"]) -> AttentionDevice:
     """Describe a device of this machine for `attention_choice`."""
-    if device.type != "cuda":
-        return AttentionDevice(type=device.type, precision=precision)
-    return AttentionDevice(
-        type=device.type,
-        precision=precision,
-        compute_capability=torch.cuda.get_device_capability(device),
-        has_varlen=find_spec("torch.nn.attention.varlen") is not None,
-    )
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    return AttentionDevice(type=device.type, precision=precision, compute_capability=capability)

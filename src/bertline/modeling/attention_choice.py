@@ -30,8 +30,6 @@ class AttentionDevice:
     precision: Literal["fp32", "bf16"]
     compute_capability: tuple[int, int] | None = None
     """None for other devices than CUDA."""
-    has_varlen: bool = True
-    """Whether PyTorch has the kernel for packed rows; relevant on CUDA only."""
 
 
 class AttentionChoice(NamedTuple):
@@ -80,7 +78,6 @@ def lacking_for_varlen(device: AttentionDevice, *, head_size: int, dropout_prob:
     needs = {
         "an NVIDIA GPU": is_cuda,
         "a GPU of compute capability 8.0 or more (Ampere or newer)": not (is_cuda and is_old),
-        "a PyTorch with torch.nn.attention.varlen": device.has_varlen or not is_cuda,
         "pretrain.precision=bf16": device.precision == "bf16",
         "model.attention_probs_dropout_prob=0 (its kernel has no dropout)": dropout_prob == 0,
         f"heads of a multiple of {_VARLEN_HEAD_SIZE_STEP} channels and at most {_VARLEN_MAX_HEAD_SIZE} "

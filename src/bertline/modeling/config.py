@@ -83,7 +83,11 @@ def num_embedding_parameters(config: ModelConfig, *, vocab_size: int) -> int:
 
 def num_encoder_parameters(config: ModelConfig) -> int:
     """Return the number of parameters of the encoder layers, without embeddings and heads."""
-    return config.num_hidden_layers * _num_layer_parameters(config)
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    attention = 4 * (hidden * hidden + hidden)
+    feed_forward = 2 * hidden * intermediate + intermediate + hidden
+    norms = 4 * hidden
+    return config.num_hidden_layers * (attention + feed_forward + norms)
 
 
 def flops_per_token(
@@ -108,20 +112,12 @@ def flops_per_token(
     References:
         Kaplan et al., arXiv 2001.08361, section 2.1 (6 N); Chowdhery et al., arXiv 2204.02311, appendix B (attention).
     """
-    hidden = config.hidden_size
+    hidden, parameters = config.hidden_size, num_encoder_parameters(config)
     read = min(1.0, target_fraction + (1 / seq_len if with_pooler else 0.0))
     keys_and_values = 2 * (hidden * hidden + hidden)
-    saved = (1 - read) * (_num_layer_parameters(config) - keys_and_values)
+    saved = (1 - read) * (parameters // config.num_hidden_layers - keys_and_values)
     return (
-        6 * (num_encoder_parameters(config) - saved)
+        6 * (parameters - saved)
         + 12 * (config.num_hidden_layers - 1 + read) * hidden * seq_len
         + 6 * target_fraction * (hidden * hidden + hidden * vocab_size)
     )
-
-
-def _num_layer_parameters(config: ModelConfig) -> int:
-    hidden, intermediate = config.hidden_size, config.intermediate_size
-    attention = 4 * (hidden * hidden + hidden)
-    feed_forward = 2 * hidden * intermediate + intermediate + hidden
-    norms = 4 * hidden
-    return attention + feed_forward + norms

@@ -115,17 +115,6 @@ def test_the_parser_scores_roots_by_special_tokens_and_never_a_word_itself_or_wh
     assert scores[0, 2] == attention[0, 0, 2, 3] and scores[0, 1] == scores[1, 2] == scores[0, 3] == -torch.inf
 
 
-def test_intervals_are_as_wide_as_chance_alone_makes_them(tmp_path):
-    path = planted_heads.write_treebank(tmp_path / "one.conllu", 900, seed=3, documents=900)
-    row = measure_heads(planted_heads.planted(tmp_path / "planted"), path, min_examples=50)["relations"]["obj"][
-        "offset"
-    ]
-    low, high = row["interval"]
-    share = row["accuracy"]
-    expected = 2 * 1.96 * (share * (1 - share) / 450) ** 0.5  # one object in each sentence of the second half
-    assert high - low == pytest.approx(expected, rel=0.15) and low < share < high
-
-
 def test_one_file_is_cut_between_two_documents(dev):
     first, second = halves(read_treebank(dev))
     assert abs(len(first) - len(second)) <= 15
@@ -156,12 +145,9 @@ def test_sentences_that_the_model_cannot_read_are_counted_and_if_none_is_left_th
     model.max_length = 4
     with pytest.raises(DataError, match="no sentence of at most 4 tokens"):
         measure_heads(model, dev)
-
-
-def test_too_few_sentences_are_an_error(tmp_path):
-    path = planted_heads.write_treebank(tmp_path / "few.conllu", 20, seed=1)
+    few = planted_heads.write_treebank(tmp_path / "few.conllu", 20, seed=1)
     with pytest.raises(DataError, match=r"few\.conllu: dev and test need 12 sentences each"):
-        measure_heads(planted_heads.planted(tmp_path / "planted"), path)
+        measure_heads(planted_heads.planted(tmp_path / "again"), few)
 
 
 def test_a_wrapped_family_is_measured_and_keeps_its_heads(tmp_path, dev):
@@ -226,18 +212,13 @@ def test_a_classifier_is_scored_without_each_head(tmp_path, folder):
     found = ablate_classifier(task, rows, 20)
     assert (found["texts"], found["with_all"], len(found["without"])) == (20, 1.0, 8)
     assert min(one["score"] for one in found["without"]) < 1
-    rows.write_text("text\na\n")
-    with pytest.raises(DataError, match=r"rows\.csv must be a table"):
-        ablate_classifier(task, rows, 20)
-    lines = tmp_path / "rows.jsonl"
-    lines.write_text('{"text": "a", "label": "a"}\n{"text": "b", "label": ["a"]}\n')
-    with pytest.raises(DataError, match=r"rows\.jsonl:2: column 'label' is \['a'\]; expected a text"):
-        ablate_classifier(task, lines, 20)
-    rows.write_text("text,label\n" + "".join(f"{text},other\n" for text in texts))
-    with pytest.raises(DataError, match="has the label 'other'; .* knows a, b"):
-        ablate_classifier(task, rows, 20)
-    with pytest.raises(DataError, match=r"nowhere\.csv is not a file"):
-        ablate_classifier(task, tmp_path / "nowhere.csv", 20)
+    for content, message in (
+        ("text\na\n", r"rows\.csv must be a table with the columns text and label"),
+        ("text,label\na,other\n", "has the label 'other'; .* knows a, b"),
+    ):
+        rows.write_text(content)
+        with pytest.raises(DataError, match=message):
+            ablate_classifier(task, rows, 20)
     with pytest.raises(ArtifactError, match="is no classifier"):
         ablate_classifier(load_folder(str(folder), device="cpu"), rows, 20)
     with pytest.raises(ArtifactError, match="no masked language model head"):
@@ -268,9 +249,7 @@ def line(place, head, relation, word="word"):
     ("text", "message"),
     [
         (line(1, "_", "_") + line(2, "_", "_"), r"bad\.conllu:1: head and relation are '_' and '_'; a parsed treebank"),
-        (line(1, 0, "root") + line(2, 1, "_"), r"bad\.conllu:2: head and relation are '1' and '_'"),
         (line(1, 0, "root") + line(2, 3, "obj"), r"bad\.conllu:2: head and relation are '3' .* 1 to 2, or 0 \(root\)"),
-        (line(1, 0, "root") + line(2, 2, "obj"), r"bad\.conllu:2: head and relation are '2'"),
         (line(1, 0, "root") + line(3, 1, "obj"), r"bad\.conllu:2: expected ten columns of word 2, found '3"),
         ("# text = a\n1 word\n", r"bad\.conllu:2: expected ten columns of word 1"),
         ("# only a comment\n\n", r"bad\.conllu has no words"),

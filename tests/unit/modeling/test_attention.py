@@ -35,12 +35,8 @@ def test_padding_has_no_influence_at_all(kind: AttentionKind, dtype: torch.dtype
     key[1, :, 3:], value[1, :, 3:] = 50.0, -70.0
     after = attend(query, key, value, scope, kind=kind).context
     assert torch.equal(before, after)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_row_of_padding_alone_gives_no_nan(kind: AttentionKind) -> None:
-    scope = padded_scope(torch.zeros(2, 7, dtype=torch.long))
-    assert attend(*heads(), scope, kind=kind).context.isfinite().all()
+    nothing_but_padding = padded_scope(torch.zeros(2, 7, dtype=torch.long))
+    assert attend(query, key, value, nothing_but_padding, kind=kind).context.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,12 +85,10 @@ AMPERE = AttentionDevice(type="cuda", precision="bf16", compute_capability=(8, 0
 @pytest.mark.parametrize(
     ("precision", "length", "dropout_prob", "kind"),
     [
-        ("bf16", 64, 0.0, "plain"),
         ("bf16", 512, 0.0, "plain"),
         ("bf16", 1024, 0.0, "sdpa"),
         ("fp32", 256, 0.0, "plain"),
         ("fp32", 512, 0.0, "sdpa"),
-        ("bf16", 64, 0.1, "plain"),
         ("bf16", 2048, 0.1, "plain"),
         ("fp32", 512, 0.1, "plain"),
     ],
@@ -122,7 +116,6 @@ def test_auto_on_other_devices_goes_by_what_varlen_lacks(length) -> None:
         ({"head_size": 20}, "heads of a multiple of 8"),
         ({"head_size": 264}, "at most 256"),
         ({"compute_capability": (7, 5)}, "compute capability 8.0"),
-        ({"has_varlen": False}, "torch.nn.attention.varlen"),
         ({"packs": False}, "runtime.packing"),
         ({"type": "cpu", "compute_capability": None}, "an NVIDIA GPU"),
     ],

@@ -94,16 +94,14 @@ def test_gradients_are_those_of_the_scores():
     # The slope in an emission is whether the label is gold, less its probability; it sums to nothing over the labels.
     torch.testing.assert_close(of_words.grad.sum(-1), torch.zeros(2, 3), atol=1e-5, rtol=0)
     assert of_words.grad[1, 2].abs().sum() == 0
-    step = 1e-3
-    for place in (3, 8):
-        slope = model.transitions.grad[place]
-        values = []
-        for sign in (1, -1):
-            moved = crf()
-            with torch.no_grad():
-                moved.transitions[place] += sign * step / 100  # what moves the score by one step
-                values.append(moved.log_likelihood(of_words, labels, lengths).sum())
-        torch.testing.assert_close(slope, (values[0] - values[1]) / (2 * step), rtol=2e-2, atol=2e-3)
+    step, values = 1e-3, []
+    for sign in (1, -1):
+        moved = crf()
+        with torch.no_grad():
+            moved.transitions[3] += sign * step / 100  # what moves the score by one step
+            values.append(moved.log_likelihood(of_words, labels, lengths).sum())
+    slope = (values[0] - values[1]) / (2 * step)
+    torch.testing.assert_close(model.transitions.grad[3], slope, rtol=2e-2, atol=2e-3)
 
 
 def test_the_tagger_inside_shares_its_weights_and_has_one_name_for_each():
