@@ -69,16 +69,6 @@ def test_ids_are_equal_for_any_text(ours: Tokenizer, theirs: BertTokenizerFast, 
     assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
 
 
-def test_auto_tokenizer_gives_the_same_ids_and_the_same_pair_layout(folder: Path, ours: Tokenizer) -> None:
-    auto = AutoTokenizer.from_pretrained(folder)
-    first, second = "The Café", "unaffable"
-    pair = auto(first, second)
-    assert pair["input_ids"] == [
-        ours.cls_id, *ours.encode(first), ours.sep_id, *ours.encode(second), ours.sep_id
-    ]  # fmt: skip
-    assert pair["token_type_ids"] == [0] * (2 + len(ours.encode(first))) + [1] * (1 + len(ours.encode(second)))
-
-
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_folder_that_transformers_wrote_loads_with_the_same_ids(tmp_path: Path, lowercase: bool) -> None:
     vocab = {token: index for index, token in enumerate(TOKENS)}

@@ -96,12 +96,3 @@ def test_a_token_has_its_mask_in_any_row_and_at_any_place_of_it():
     probabilities, of_row = dropped_probabilities(whole), dropped_probabilities(packed)
     assert torch.equal(of_row[0, :, :20, :20], probabilities[3, :, :20, :20])
     assert torch.equal(of_row[0, :, 20:, 20:], probabilities[7, :, :12, :12])
-
-
-def test_some_positions_have_the_masks_that_they_have_among_all():
-    whole = masks_of(ROWS[:3], COLUMNS)
-    positions = torch.tensor([[5, 0], [63, 9], [1, 1]])
-    some, flat = whole.at(positions), whole.at(torch.tensor([5, 64 + 63, 128]))
-    assert torch.equal(dropped_states(some)[1], dropped_states(whole)[1, [63, 9]])
-    assert torch.equal(dropped_states(flat)[0], dropped_states(whole)[[0, 1, 2], [5, 63, 0]])
-    assert torch.equal(dropped_probabilities(whole, some)[2], dropped_probabilities(whole)[2][:, [1, 1]])

@@ -49,10 +49,9 @@ def packed() -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(np.asarray(values)) for name, values in batch.items()}
 
 
-def losses_of(kind, dtype=torch.float64, *, dropout=0.0, types=2) -> PreTrainingLosses:
-    config = tiny.model_config(
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, initializer_range=0.2, type_vocab_size=types
-    )
+def losses_of(kind, dtype=torch.float64, *, dropout=0.0) -> PreTrainingLosses:
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    config = tiny.model_config(**rates, initializer_range=0.2)
     model = BertForPreTraining(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention=kind)
     initialize(model, config, seed=0)
     return PreTrainingLosses(model, tiny.mlm_nsp()).to(dtype)
@@ -96,15 +95,3 @@ def test_the_last_feed_forward_network_sees_no_position_that_is_not_read(make_ba
     losses(batch)
     num_read = batch["masked_positions"].numel() + batch["next_sentence_labels"].numel()
     assert seen == [batch["input_ids"].numel(), num_read]
-
-
-@pytest.mark.parametrize("make_batch", [padded, packed])
-def test_pairs_of_segments_train_a_model_of_a_single_token_type(make_batch):
-    """As in a model with two equal types, whose gradients add up."""
-    one, two = losses_of("plain", types=1), losses_of("plain")
-    name = "model.bert.embeddings.token_type_embeddings.weight"
-    state = one.state_dict()
-    two.load_state_dict(state | {name: state[name].repeat(2, 1)})
-    found, expected = results(one, make_batch()), results(two, make_batch())
-    expected[name] = expected[name].sum(0, keepdim=True)
-    torch.testing.assert_close(found, expected)
