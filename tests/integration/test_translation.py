@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-import pytest
-
 import tiny
 from bertline.encoders.loading import save_model
 from bertline.modeling.initialization import initialize
@@ -21,7 +19,6 @@ from bertline.tokenization.training import train_wordpiece
 from bertline.tokenization.vocabulary import Vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
-TATOEBA = ROOT.parent / "shared/data/corpora/tatoeba"
 PAGE = (ROOT / "docs/howto/translate.md").read_text()
 NUM_EPOCHS = ", 20, 48"
 
@@ -56,14 +53,3 @@ def test_it_learns_to_translate_words_that_are_made_up(tmp_path: Path) -> None:
     ]
     loss, chrf = translate(tmp_path, pairs, num_epochs=30, hidden_size=64)
     assert loss[1] < 1 < loss[0] and chrf[1] > chrf[0] + 30
-
-
-@pytest.mark.shared_data
-@pytest.mark.skipif(not TATOEBA.is_dir(), reason="the real corpora are not beside this repository")
-def test_real_sentences_have_the_figures_of_the_page(tmp_path: Path) -> None:
-    sides = [(TATOEBA / f"tatoeba.deu-eng.{side}").read_text().splitlines() for side in ("deu", "eng")]
-    sizes = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
-    loss, chrf = translate(tmp_path, list(zip(*sides, strict=True)), num_epochs=20, **sizes)
-    page = re.search(r"loss by a third and raise chrF from (\d+) to (\d+) \(", PAGE)
-    assert 0.6 < loss[1] / loss[0] < 0.7
-    assert chrf == pytest.approx([float(page[1]), float(page[2])], abs=2)

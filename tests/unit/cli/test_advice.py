@@ -5,21 +5,17 @@ from __future__ import annotations
 import copy
 import functools
 import re
-import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dvc.utils.cli_parse import to_path_overrides
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from bertline.cli import configure as configure_module
 from bertline.cli import finetune, predict
 from bertline.cli.overrides import refuse_unread
 from bertline.cli.task_arguments import OTHER_ARGUMENTS, SETTINGS
-from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.errors import ConfigError
 from bertline.modeling.checkpoint import Checkpoint
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -105,37 +101,6 @@ def test_quick_trains_no_encoder_in_one_process_and_searches_nothing() -> None:
     assert finetune.runtime_of(asked)["sweep_workers"] in (1, None)  # None: on a GPU
     with pytest.raises(ConfigError, match="leave trials out"):
         finetune.recipe_of({**asked, "trials": 3}, [Path()])
-
-
-# ---- configure
-
-
-@pytest.fixture
-def configure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What `bertline configure ARGUMENTS` says, or the error that it ends with."""
-    compose_anew = configure_module.composed
-    defaults = {key: value for key, value in composed("config").items() if key != "task_name"}
-    monkeypatch.setattr(
-        configure_module, "composed", lambda given: compose_anew(given) if given else copy.deepcopy(defaults)
-    )
-    monkeypatch.chdir(ROOT)
-
-    def run(*arguments: str) -> str:
-        try:
-            configure_module.configure(list(arguments))
-        except BertlineError as error:
-            return f"error: {error}"
-        return capsys.readouterr().out
-
-    return run
-
-
-def test_the_overrides_of_an_advised_experiment_compose_as_dvc_reads_them(configure: Callable[..., str]) -> None:
-    said = configure("evaluate.title='one, two: three'", "model=small")
-    words = shlex.split(said.partition("dvc exp run ")[2])
-    assert words[::2] == ["-S", "-S"]
-    overrides = to_path_overrides(words[1::2])["params.yaml"]
-    assert composed("config", *overrides)["evaluate"]["title"] == "one, two: three"
 
 
 @pytest.mark.parametrize(

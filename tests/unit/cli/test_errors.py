@@ -42,17 +42,6 @@ def test_a_command_writes_nothing_that_need_not_be_and_needs_no_folder_for_it(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_place_that_cannot_be_written_and_an_account_without_a_home_are_one_line(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("")
-    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"text {i},{i % 2}\n" for i in range(40)))
-    (tmp_path / "start").mkdir()
-    arguments = ("finetune", f"data={tmp_path}/rows.csv", f"start_from={tmp_path}/start")
-    for environment, says in (({}, "runs/finetune"), ({"HOME": "~"}, "Set HOME")):
-        done = run_bertline(tmp_path, *arguments, environment=environment)
-        (line,) = done.stderr.splitlines()
-        assert done.returncode == 1 and line.startswith("error: ") and says in line
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [

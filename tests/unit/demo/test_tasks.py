@@ -177,13 +177,3 @@ def test_the_functions_name_leaves_the_query_where_the_document_has_it_too():
     found = one(telling, harmless)
     assert found["numpy.m0#A.zeta"][0] == "Compute the function of numbers."
     assert found["numpy.m0#eta"][0] == "Compute the eta function of others."
-
-
-def test_the_same_modules_give_the_same_task_and_another_seed_another_one():
-    modules = [module(number, number > 4) for number in range(10)]
-    first, again, other = (docs_search_splits(modules, SEARCH, num_train_rows=9, seed=seed) for seed in (0, 0, 1))
-    assert first == again
-    assert first.splits["test"].ids != other.splits["test"].ids
-    assert len(first.splits["train"]) == 9 and len(first.collection) == len(set(first.collection.texts)) == 40
-    for rows in first.splits.values():
-        assert rows.document_ids == [[identity] for identity in rows.ids] and set(rows.ids) <= set(first.collection.ids)

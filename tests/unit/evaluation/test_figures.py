@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 
-import matplotlib
 import pytest
 
 from bertline.evaluation.figures import COLOURS, Chart, ScoreRow, Series, bar_chart, dot_chart, line_chart
@@ -47,12 +46,6 @@ def test_colours_follow_the_page_and_ids_belong_to_one_chart() -> None:
         assert set(re.findall(r"var\(--(\w+)\)", chart.svg)) <= COLOURS.keys()
     ids = [name for chart in charts.values() for name in re.findall(r' id="([^"]*)"', chart.svg)]
     assert len(ids) == len(set(ids))
-
-
-def test_the_same_values_give_the_same_bytes_and_settings_of_matplotlib_stay() -> None:
-    before = dict(matplotlib.rcParams)
-    assert some_charts() == some_charts()
-    assert dict(matplotlib.rcParams) == before
 
 
 def test_a_chart_of_scores_names_each_system_with_its_mean_and_spread() -> None:

@@ -28,21 +28,6 @@ def test_what_attention_heads_find_is_drawn_with_the_offset_and_only_if_it_was_m
     assert all(f">{name}<" in chart.svg for name in names) and ">cc<" not in chart.svg
 
 
-def test_curves_are_drawn_with_what_they_are_compared_with_and_explained(facts: Facts) -> None:
-    charts = {one.name: one for one in pretraining_charts(facts)}
-    for name, drawn in {
-        "mlm_loss": "by frequency alone",
-        "accuracy": "chance, next sentence right",
-        "grad_norm": "clipped above",
-        "learning_rate": "learning rate",
-        "throughput": "tokens per second",
-    }.items():
-        assert f">{drawn}<" in charts[name].chart.svg
-    assert ">blanks filled right<" in charts["accuracy"].chart.svg
-    said = "blanks filled with exactly the right token, and of sentence pairs judged right (next sentence)."
-    assert said in charts["accuracy"].caption
-
-
 def test_alarms_stand_in_the_report_with_their_advice(facts: Facts) -> None:
     def page(alarms: list[dict[str, object]]) -> str:
         changed = dataclasses.replace(facts, alarms=alarms, tasks=[])

@@ -97,16 +97,6 @@ def test_diverged_seeds_stand_beside_the_scores_that_lack_them() -> None:
     assert "batch size 32 and learning rate 0.0001 – 0 (5 more diverged)" in said
 
 
-def test_overlap_is_flagged_with_the_score() -> None:
-    flagged = page(facts("library"), {"test": overlap(20, flagged=True)})
-    said = words(flagged)
-    assert "may have been read in pretraining" in said
-    assert "20 of 60 rows of test (33.3 %) share a run of 8 words" in said
-    assert '<p class="verdict unsure">Part of this test' in flagged
-    assert "may have been read" not in words(page(facts("library"), {"test": overlap(3)}))
-    assert "none of the 60 rows of test" in words(page(facts("library"), {"test": overlap(0)}))
-
-
 @pytest.mark.parametrize(
     ("found", "bold", "says"),
     [

@@ -20,7 +20,6 @@ from bertline.examples.generation import (
     Pair,
     Span,
     _truncated,
-    assemble,
     blocks_of_documents,
     document_pairs,
     document_segments,
@@ -29,7 +28,6 @@ from bertline.examples.generation import (
 from bertline.examples.masking import masked_batch, masking_policy, max_targets
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.tokenization.tokenizer import Layout
 from corpora import write_corpus
 from encoded_corpora import corpus_of, encoded_corpus
 
@@ -49,15 +47,6 @@ def test_pairs_do_not_depend_on_the_shards_but_on_the_copy(tmp_path: Path, confi
     assert together == pairs(encoded_corpus(lists[:7], [[[]]], lists[7:8], lists[8:]))
     twice = pairs(encoded_corpus(lists), 2)
     assert twice[: len(together)] == together != twice[len(together) :]
-
-
-@pytest.mark.parametrize(
-    ("layout", "expected"),
-    [(Layout((2,), (3,), (3,), 1), [2, 10, 11, 3, 12, 3]), (Layout((0,), (2, 2), (2,), 0), [0, 10, 11, 2, 2, 12, 2])],
-)
-def test_pairs_are_laid_out_as_the_tokenizer_does(layout: Layout, expected: list[int]) -> None:
-    corpus, pairs = encoded_corpus([[[10, 11]]], [[[12]]]), np.array([[0, 2, 2, 3, 0]])
-    assert assemble(corpus, pairs, layout).input_ids.tolist() == expected
 
 
 def pairs_of(
@@ -87,15 +76,6 @@ def test_of_documents_of_one_sentence_both_kinds_of_pairs_are_cut_alike(config, 
     assert {pair.b.stop for pair in pairs} <= set(starts), "B always ends with one"
     alike = [pair.a.length + pair.b.length == size for pair, size in zip(pairs, np.diff(starts), strict=True)]
     assert np.mean(alike) > 0.95, "and B is as long as what follows A"
-
-
-def test_a_sentence_left_alone_is_cut_for_its_true_continuation(config: ExamplesConfig) -> None:
-    config, cuts = replace(config, random_next_prob=0.0, short_sequence_prob=0.0), set()
-    for seed in range(60):
-        [pair] = pairs_of(corpus_of([6], [5]), 0, config, seed=seed)
-        assert (pair.a.start, pair.a.stop, pair.b.stop) == (0, pair.b.start, 6)
-        cuts.add(pair.a.stop)
-    assert cuts == {1, 2, 3, 4, 5}
 
 
 def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig) -> None:

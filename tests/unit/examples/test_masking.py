@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertline.examples.masking import MaskedRows, MaskingPolicy, mask_example, mask_rows, masking_policy, max_targets
+from bertline.examples.masking import MaskedRows, MaskingPolicy, mask_example, mask_rows, max_targets
 from bertline.examples.store import Array, Example
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tokenization.tokenizer import Tokenizer
@@ -93,13 +93,3 @@ def test_another_epoch_seed_or_example_gives_another_mask(policy: MaskingPolicy,
 def test_word_pieces_that_continue_a_word_begin_none() -> None:
     tokenizer = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, "token", "##s", "##!", ",", "##"), lowercase=True))
     assert word_starts(tokenizer)[len(SPECIAL_TOKENS) :] == [True, False, False, True, False]
-
-
-@pytest.mark.parametrize("unit", ["token", "word", "span"])
-def test_the_policy_of_an_artifact_is_the_configuration_s(build, config, tokenizer_folder, unit: str) -> None:
-    config = replace(config, masking=replace(config.masking, unit=unit, mask_prob=0.2, replace_with_mask_prob=0.7))
-    policy, tokenizer = masking_policy(build(config).manifest), Tokenizer.load(tokenizer_folder)
-    assert (policy.static, policy.unit, policy.mask_id, policy.special_ids) == (False, unit, 4, (0, 1, 2, 3, 4))
-    assert (policy.mask_prob, policy.replace_with_mask_prob, policy.replace_with_random_prob) == (0.2, 0.7, 0.1)
-    bits = np.unpackbits(np.frombuffer(policy.word_starts, dtype=np.uint8))[: policy.vocab_size]
-    assert bits.astype(bool).tolist() == ([] if unit == "token" else word_starts(tokenizer))

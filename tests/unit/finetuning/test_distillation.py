@@ -18,7 +18,7 @@ from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.job import TaskSplit
 from bertline.kinds.base import SOFT_TARGETS, UNLABELLED, LossOptions, distilled_batches
 from bertline.kinds.classification import Classification
-from bertline.modeling.losses import sigmoid_divergence, softmax_divergence, vector_distance
+from bertline.modeling.losses import sigmoid_divergence, softmax_divergence
 from bertline.tokenization.tokenizer import Tokenizer
 
 KINDS = sorted(finished_tasks.KINDS)
@@ -44,11 +44,6 @@ def test_an_independent_label_has_two_outcomes(student, teacher, temperature):
     expected = temperature**2 * (p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q)))
     found = sigmoid_divergence(torch.tensor([student]), torch.tensor([teacher]), temperature)
     assert found.item() == pytest.approx(expected, rel=1e-3, abs=1e-3)
-
-
-def test_the_distance_of_unit_vectors_is_that_of_their_cosine():
-    first, second = torch.nn.functional.normalize(torch.randn(2, 5, 7, generator=torch.Generator()), dim=-1)
-    torch.testing.assert_close(vector_distance(first, second), 2 - 2 * torch.cosine_similarity(first, second, dim=-1))
 
 
 @pytest.fixture(scope="module")

@@ -103,19 +103,6 @@ def test_batches_of_contrast_have_partners_and_depend_on_seed_and_step(job):
     assert all(labels.count(label) >= 2 for labels in first for label in labels)
 
 
-def test_texts_in_groups_of_their_length_have_the_vectors_of_the_padded_batch(job):
-    run = job(method="frozen")
-    model = vector_classifier(run).eval()
-    model.classifier = torch.nn.Identity()
-    batch = run.train.encoded.sequences.batch(np.arange(9))
-    width = batch["attention_mask"].shape[1]
-    lengths = torch.arange(9) * 7 % (width - 1) + 2
-    batch["attention_mask"] = (torch.arange(width) < lengths[:, None]).to(batch["attention_mask"].dtype)
-    padded = model(*(batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")))
-    grouped = TextsAsVectors(run.kind.config, run.kind.labels).training_outputs(model, batch)
-    torch.testing.assert_close(grouped, padded, atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize("method", ["frozen", "contrastive"])
 @pytest.mark.parametrize("numbers", [[1], [*range(3), *[0] * 61]])
 def test_labels_that_train_lacks_or_has_once_are_no_error(job, method, numbers):

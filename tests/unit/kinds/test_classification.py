@@ -131,15 +131,6 @@ def test_one_label_for_every_row_is_a_degenerate_run(inputs):
     assert not kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.4, 0.6]]), {})
 
 
-def test_scores_of_some_rows_come_from_their_statistics(inputs):
-    kind = Classification(inputs.task(), inputs.LABELS)
-    rows, random = inputs.learnable_rows(50), np.random.default_rng(0)
-    predictions = random.random((50, 2), dtype=np.float32)
-    statistics = kind.statistics(rows, predictions, {})
-    some = random.integers(0, 50, 50)
-    assert kind.scores(statistics[some]) == kind.scores(kind.statistics(rows.take(some), predictions[some], {}))
-
-
 def test_a_label_without_rows_is_in_no_macro_f1(inputs):
     """It is that of scikit-learn with the labels that the rows have."""
     one = Classification(inputs.task(), ("a", "b", "c"))
@@ -187,17 +178,6 @@ def test_dev_alone_chooses_the_threshold_and_every_reader_of_the_model_uses_it(i
 def test_a_metric_that_does_not_fit_the_labels_is_refused(inputs, changes, problem):
     with pytest.raises(ValueError, match=problem):
         inputs.task(**changes)
-
-
-@pytest.mark.parametrize("metric", ["accuracy", "auroc", "negative_log_loss"])
-def test_the_tuned_score_is_that_of_all_scores(inputs, metric):
-    kind = Classification(inputs.task(metric=metric, beta=2.0), inputs.LABELS)
-    predictions = np.random.default_rng(0).dirichlet([1, 1], 50).astype(np.float32)
-    statistics = kind.statistics(inputs.learnable_rows(50), predictions, {})
-    scores = kind.scores(statistics)
-    assert kind.score(statistics) == scores[metric]
-    named = {"auroc", "average_precision", "negative_log_loss", "negative_brier_score", "balanced_accuracy", "f_beta"}
-    assert named <= {*scores}
 
 
 def test_a_served_model_predicts_by_the_threshold_on_the_probabilities_that_it_shows(inputs, model, tokenizer):
@@ -259,16 +239,3 @@ def test_dev_chooses_the_threshold_and_keeps_the_middle_where_nothing_is_better(
     assert calibration == {"threshold": 0.3}
     assert kind.scores(kind.statistics(rows, shy, calibration))["accuracy"] == 1.0
     assert kind.scores(kind.statistics(rows, shy, {}))["accuracy"] == 0.0
-
-
-def test_the_table_has_no_label_one_label_and_several(kind):
-    rows = rows_with([[1, 1, 0], [0, 0, 0]])
-    predictions = np.array([[0.75, 0.75, 0.25], [0.25, 0.125, 0.625]], dtype=np.float32)
-    table = kind.table(rows, predictions, {})
-    assert table.select(["gold", "predicted", "score", "correct"]).to_pylist() == [
-        {"gold": "one, two", "predicted": "one, two", "score": 0.75, "correct": True},
-        {"gold": "", "predicted": "three", "score": 0.625, "correct": False},
-    ]
-    assert kind.details(rows, predictions, {})["by_label"]["three"] == {
-        "f1": 0.0, "precision": 0.0, "recall": 0.0, "rows": 0,
-    }  # fmt: skip

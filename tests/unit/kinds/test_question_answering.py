@@ -216,27 +216,6 @@ def test_windows_give_the_answer_that_the_whole_context_gives(contexts, seed):
     np.testing.assert_allclose(windowed.null_scores, whole.null_scores)
 
 
-@pytest.mark.parametrize("word", ["Café", "CAFE\u0301", "cafe"])
-def test_the_answer_is_cut_from_the_original_text(word):
-    kind = QuestionAnswering(config(), ())
-    context = f"a  b,\n{word}! c"
-    model = LooksUp(cafe=9.0)
-    predictions = kind.predict(model, kind.encode(rows_of(("a", context, word)), TOKENIZER), tiny.machine())
-    assert predictions.texts == [word]
-    assert context[predictions.starts[0] :].startswith(word)
-
-
-def test_a_context_without_tokens_has_no_answer():
-    kind = QuestionAnswering(config(), ())
-    rows = rows_of(("a", "\u200b", None), ("a", "b", "b"))
-    predictions = kind.predict(LooksUp(), kind.encode(rows, TOKENIZER), tiny.machine())
-    assert predictions.texts == ["", "b"]
-    assert np.isfinite(predictions.null_scores).all() and np.isfinite(predictions.scores).all()
-    calibration = kind.calibrate(rows, predictions)
-    assert np.isfinite(calibration[NO_ANSWER_THRESHOLD])
-    assert kind.scores(kind.statistics(rows, predictions, calibration))["f1"] == 1.0
-
-
 # ---- loss
 
 
@@ -277,13 +256,6 @@ def test_dev_decides_a_threshold_only_where_it_has_questions_without_an_answer()
         "f1": 2 / 3, "exact_match": 2 / 3, "has_answer_f1": 0.5, "has_answer_exact_match": 0.5,
         "no_answer_f1": 1.0, "no_answer_exact_match": 1.0,
     })  # fmt: skip
-
-
-def test_the_threshold_is_tuned_for_the_metric_of_the_task():
-    rows = rows_of(("a", "b c d", "b c"), ("a", "b c d", "c d"), ("a", "b", None))
-    predictions = predictions_of(["b", "d", "b"], [0.0, 1.0, 2.0])
-    assert QuestionAnswering(config(metric="f1"), ()).calibrate(rows, predictions)[NO_ANSWER_THRESHOLD] == 1.0
-    assert QuestionAnswering(config(metric="exact_match"), ()).calibrate(rows, predictions)[NO_ANSWER_THRESHOLD] < 0.0
 
 
 def test_baselines_answer_with_the_first_sentence_and_never_answer_only_where_that_can_be_right():

@@ -137,24 +137,3 @@ def test_the_loss_is_the_squared_distance_of_predictions_on_the_scale_from_0_to_
     assert num_rows == 24
     assert (predictions > 1.0).all() and (predictions < 5.0).all()
     assert total / 24 == pytest.approx((((predictions - rows.numbers) / 4) ** 2).mean(), rel=1e-4)
-
-
-def test_tables_and_details_are_on_the_tasks_own_scale(task):
-    kind = Regression(task(), ())
-    rows = NumberRows(["a", "b"], ["x", "y"], ["v", "w"], np.array([1.0, 5.0]))
-    predictions = np.array([2.0, 5.0])
-    table = kind.table(rows, predictions, {}).to_pylist()
-    assert [(row["gold"], row["predicted"], row["correct"]) for row in table] == [
-        ("1.000", "2.000", 0.75),
-        ("5.000", "5.000", 1.0),
-    ]
-    assert kind.details(rows, predictions, {}) == {"mean_absolute_error": 0.5}
-
-
-def test_one_number_for_every_row_is_a_degenerate_run_and_scores_0(task):
-    kind = Regression(task(), ())
-    rows = alike_rows(5)
-    assert kind.is_degenerate(rows, np.full(5, 3.0), {})
-    assert kind.is_degenerate(rows, 3.0 + 1e-4 * np.arange(5), {})
-    assert not kind.is_degenerate(rows, 3.0 + 0.1 * np.arange(5), {})
-    assert kind.scores(kind.statistics(rows, np.full(5, 3.0), {})) == {"pearson": 0.0, "spearman": 0.0}

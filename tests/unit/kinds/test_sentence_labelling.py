@@ -135,12 +135,3 @@ def test_a_text_is_split_into_sentences_and_an_empty_one_is_an_error(finished: F
     assert [each.text for each in found] == ["Word1 word2.", "Word3 word4."]
     with pytest.raises(DataError, match=r"texts\[0\] has no sentence"):
         model.predict([""])
-
-
-def test_the_report_shows_the_sentences_with_wrong_labels() -> None:
-    error = {
-        "id": "1", "text": "A. <B>.", "sentences": ["A.", "<B>."], "gold": ["x", "y"], "predicted": ["x", "x"],
-        "score": 0.9,
-    }  # fmt: skip
-    block = SentenceLabelling.error_block(error)
-    assert '<span>A.</span> <mark class="wrong">&lt;B&gt;.<small>x, is y</small></mark>' in block

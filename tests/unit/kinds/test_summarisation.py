@@ -109,15 +109,6 @@ def test_every_sentence_of_a_long_document_gets_the_score_that_it_gets_when_read
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-def test_training_sees_the_first_group_of_each_document():
-    kind = Summarisation(config(max_length=8), ())
-    encoded = kind.encode(rows_of(["a b", "c d", "e f"], ["g"]), TOKENIZER)
-    assert len(encoded.sequences) == 3
-    [batch] = kind.training_batches(encoded, batch_size=8, seed=0)
-    assert sorted(batch["input_ids"][:, 1].tolist()) == sorted(TOKENIZER.encode("a g"))
-    assert batch["labels"].shape == batch["input_ids"].shape
-
-
 @pytest.mark.parametrize("weights", [None, (0.5, 3.0)], ids=["even", "weighted"])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
 def test_the_loss_is_the_mean_over_sentences_whatever_else_is_in_the_batch(weights, label_smoothing):

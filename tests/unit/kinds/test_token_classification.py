@@ -19,7 +19,6 @@ from bertline.kinds.base import HeadSettings, LossOptions
 from bertline.kinds.tagging import OUTSIDE_MARGIN, most_likely_tags
 from bertline.kinds.token_classification import TokenClassification
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tasks.tag_predictions import TagPredictions
 from bertline.tokenization.tokenizer import Tokenizer
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
@@ -146,28 +145,6 @@ def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
         torch.testing.assert_close(tagging.loss(model, batch, LossOptions(smoothing, weights)), expected)
 
 
-def test_scores_table_and_details_say_the_same():
-    tagging = kind()
-    some = TaggedRows(
-        ["a", "b"], ["a", "b"], [["x", "y", "z"], ["w"]], [["B-PER", "I-PER", "O"], ["B-LOC"]]
-    )  # fmt: skip
-    predictions = TagPredictions([np.array([3, 4, 1]), np.array([0])], np.array([0.5, 0.9]))
-    statistics = tagging.statistics(some, predictions, {})
-    assert statistics.shape == (2, 8)
-    assert tagging.scores(statistics) == {"entity_f1": 0.5, "precision": 0.5, "recall": 0.5, "accuracy": 0.5}
-    table = tagging.table(some, predictions, {}).to_pylist()
-    assert table[0] == {
-        "id": "a", "text": "x y z", "words": ["x", "y", "z"], "gold": "B-PER I-PER O", "predicted": "B-PER I-PER B-LOC",
-        "score": 0.5, "correct": pytest.approx(2 / 3),
-    }  # fmt: skip
-    assert tagging.details(some, predictions, {})["by_type"]["PER"] == {
-        "precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1,
-    }  # fmt: skip
-    assert not tagging.is_degenerate(some, predictions, {})
-    nothing = TagPredictions([np.zeros(3, dtype=np.int64), np.zeros(1, dtype=np.int64)], np.ones(2))
-    assert tagging.is_degenerate(some, nothing, {})
-
-
 def test_the_mean_is_that_of_all_tokens_of_a_word(tmp_path):
     encoder = tiny.write_encoder(tmp_path, words=("go", "##es", "##ing", "x"))
     tagging, tokenizer = kind(word_logits="mean"), Tokenizer.load(tmp_path)
@@ -267,10 +244,3 @@ class TestLinearTaggers:
         (tagger,) = window_tagger(BaselineInputs(kind=kind(), train=train, dev=made(40, 20), tests={}))
         assert tagger.settings["threshold"] > 0
         assert all(labels.tolist() == [0, 3] for labels in tagger.predictions["dev"].labels)
-
-    def test_rows_without_words_and_one_tag_for_all_do_no_harm(self):
-        plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
-        assert window_tagger(BaselineInputs(kind=kind(), train=plain, dev=plain, tests={})) == []
-        some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["x", "y"], []], [[], ["B-PER", "O"], []])
-        (tagger,) = window_tagger(BaselineInputs(kind=kind(), train=some, dev=some, tests={"test": some}))
-        assert [len(labels) for labels in tagger.predictions["test"].labels] == [0, 2, 0]

@@ -8,7 +8,7 @@ import torch
 import pretraining_inputs
 import tiny
 from bertline.encoders.loading import load_encoder, save_model
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertModel
 from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.heads import pooled, pooled_packed
@@ -88,11 +88,6 @@ def test_neighbours_come_together_and_every_one_once_in_an_epoch(make_contrastiv
     assert all(group == list(range(group[0], group[0] + 4)) and group[0] % 4 == 0 for group in groups)
     assert sorted(asked) == list(range(120))
     assert asked != sorted(asked)
-
-
-def test_fewer_examples_than_neighbours_are_refused(pairs):
-    with pytest.raises(ArtifactError, match="120 train examples of length 24, fewer than 200"):
-        MaskedExamples(pairs / "examples", "train", 24, pairs_together=200, neighbours=200)
 
 
 def test_validation_has_whole_groups_and_counts_pairs(make_contrastive):

@@ -12,7 +12,6 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining import start
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.start import build_model, cooccurrence_embeddings, cooccurrences, positive_information
 from bertline.tokenization.tokenizer import Tokenizer
@@ -65,14 +64,6 @@ def test_a_pair_counts_for_one_over_its_distance_within_a_segment(store_of, sequ
     np.testing.assert_allclose(counts.toarray(), brute_force(sequences, 13), rtol=1e-5)
 
 
-def test_of_a_long_text_every_few_batches_are_counted(store_of, monkeypatch):
-    sequences = [[CLS, *range(FIRST, FIRST + 10), SEP], [CLS, *range(FIRST + 10, FIRST + 20), SEP]] * 10
-    monkeypatch.setattr(start, "_BATCH_TOKENS", len(sequences[0]))
-    monkeypatch.setattr(start, "_MOST_TOKENS", len(sequences[0]) * 7)  # every third of 20
-    counts = cooccurrences(store_of(sequences), 40).toarray()
-    np.testing.assert_allclose(counts, brute_force(sequences[::3], 40), rtol=1e-5)
-
-
 def test_information_is_that_of_the_definition_where_it_is_positive():
     counts = np.random.default_rng(0).poisson(2.0, size=(9, 9)) / 4
     counts += counts.T  # some below 1: they add to the frequencies of tokens, but have no information
@@ -96,15 +87,6 @@ def test_tokens_with_the_same_neighbours_get_near_embeddings(store_of):
     lengths = found.norm(dim=1)
     assert torch.allclose(lengths[FIRST:35], torch.ones(30))
     assert not lengths[:FIRST].any() and not lengths[35:].any()  # special tokens, and tokens never seen
-
-
-def test_the_seed_alone_turns_the_embeddings(store_of):
-    sequences = [[CLS, *np.random.default_rng(n).integers(FIRST, 40, 20), SEP] for n in range(60)]
-    store = store_of(sequences)
-    first, again, other = (cooccurrence_embeddings(store, vocab_size=40, hidden_size=39, seed=s) for s in (0, 0, 1))
-    assert torch.equal(first, again)
-    assert not torch.allclose(first, other, atol=0.05)
-    torch.testing.assert_close(first @ first.T, other @ other.T, atol=1e-3, rtol=0)
 
 
 def test_a_run_starts_from_them_and_all_else_is_as_with_random_ones(make_job, capfd):

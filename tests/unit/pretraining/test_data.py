@@ -1,8 +1,6 @@
 """The batches of each step, and how they travel."""
 
-import os
 import threading
-import warnings
 
 import numpy as np
 import pytest
@@ -11,10 +9,9 @@ import torch
 import pretraining_inputs
 from bertline.pretraining import data
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.data import MaskedExamples, StepDataset, StepLoader, compacted, expanded, prefetched
+from bertline.pretraining.data import MaskedExamples, StepDataset, compacted, expanded, prefetched
 from bertline.pretraining.plan import Plan, RowLayout
-from bertline.training.devices import Machine, Ranks
-from bertline.training.progress import TrainingClock
+from bertline.training.devices import Ranks
 from servers import wait_until
 
 NUM_TRAIN = 50
@@ -117,19 +114,6 @@ def test_no_more_is_fetched_ahead_than_was_asked_for():
     assert not threads()
 
 
-def test_no_more_workers_are_started_than_this_process_has_cores(inputs):
-    machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks())
-    cores = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(cores)})
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # PyTorch warns of more workers than cores
-            steps = StepLoader(dataset(inputs), machine, TrainingClock(), num_workers=4, first_step=0)
-        assert steps.loader.num_workers == 1
-    finally:
-        os.sched_setaffinity(0, cores)
-
-
 LENGTH = 128
 LAYOUTS = {
     "padded": RowLayout(packed=False, rows=None),
@@ -163,15 +147,6 @@ def test_what_is_expanded_is_what_was_compacted(folders, layout):
         for name, values in arrays.items():
             assert whole[name].dtype == torch.from_numpy(values).dtype, name
             assert torch.equal(whole[name], torch.from_numpy(values)), name
-
-
-def test_sequences_of_one_segment_have_only_the_first(tmp_path):
-    pretraining_inputs.write_inputs(tmp_path, num_segments=1)
-    examples = MaskedExamples(tmp_path / "examples", "train", 16)
-    for packed in (False, True):
-        batch = examples.batch(np.arange(20), epoch=0)
-        for arrays in examples.micro_batches(batch, RowLayout(packed=packed, rows=None)):
-            assert not expanded(compacted(arrays))["token_type_ids"].any()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

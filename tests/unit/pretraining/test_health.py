@@ -78,12 +78,6 @@ def test_a_loss_that_stays_at_the_unigram_entropy_is_said_once_and_only_after_wa
     assert kinds_and_steps(late) == [("unigram_entropy", 4000)]
 
 
-def test_a_loss_that_leaves_the_unigram_entropy_late_may_come_back_to_it_and_is_said_again():
-    low, high = [row(6.0)] * 10, [row(6.6)] * 10
-    alarms = alarms_of(rows_of(*high, *low, *high), SMALL)
-    assert [alarm.kind for alarm in alarms] == ["unigram_entropy", "unigram_entropy"]
-
-
 def test_nsp_at_chance_is_said_where_it_is_learnt():
     guessing = [
         (step, {**metrics, "train/nsp_accuracy": 0.5 + 0.01 * (-1) ** (step // 20)}) for step, metrics in recorded()

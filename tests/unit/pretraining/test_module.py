@@ -153,24 +153,6 @@ def test_metrics_are_means_over_targets_and_sequences():
     })  # fmt: skip
 
 
-def test_an_interval_cut_in_two_by_a_checkpoint_sums_up_to_the_same_bits():
-    whole, first = filled(), filled()
-    take_step(whole, 0.1, 0.2, 0.3, 0.4)
-    second = IntervalSums(CPU, NAMES)
-    second.restore(first.total(), is_first_rank=True)
-    take_step(second, 0.1, 0.2, 0.3, 0.4)
-    assert second.total() == whole.total()
-    assert whole.total()["tokens"] == 120
-
-
-def test_only_the_first_rank_carries_on_the_sums_of_all():
-    other = IntervalSums(CPU, NAMES)
-    other.restore(filled().total(), is_first_rank=False)
-    total = other.total()
-    assert (total["mlm_loss"], total["targets"]) == (0.0, 0.0)
-    assert (total["grad_norm"], total["steps"]) == (4.0, 1.0)
-
-
 @pytest.mark.parametrize("grad_norm", [math.nan, math.inf])
 def test_a_step_that_the_optimizer_skips_is_counted_and_left_out(grad_norm):
     interval = filled()

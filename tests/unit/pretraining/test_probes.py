@@ -40,12 +40,6 @@ def test_figures_are_exact_sums_over_all_held_out_targets(losses, make_job):
     assert figures["val/nsp_accuracy"] == pytest.approx((sums["nsp_correct"] / len(examples)).item())
 
 
-def test_batch_size_does_not_matter(losses, make_job, monkeypatch):
-    whole = validation_of(losses, make_job()).probe(0)
-    monkeypatch.setattr("bertline.pretraining.probes._BATCH_TOKENS", 5 * 16)
-    assert validation_of(losses, make_job()).probe(0) == pytest.approx(whole, rel=1e-6)
-
-
 def test_the_same_sequences_with_the_same_masks_each_time(losses, make_job):
     probe = validation_of(losses, make_job(), max_sequences=7)
     assert probe.probe(5) == probe.probe(10)

@@ -6,7 +6,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
+from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import read_json_lines
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
@@ -135,17 +135,3 @@ class Modules(pl.Callback):
     def on_train_batch_start(self, trainer, module, *batch):
         if module.finished_steps == 17 and self.before_step_18 is not None:
             assert self.before_step_18.wait(600)
-
-
-def test_an_error_of_the_thread_that_writes_ends_training_at_the_next_step(make_job, monkeypatch):
-    def fail(folder, step, state):
-        raise MachineError("the disk is full")
-
-    monkeypatch.setattr(CheckpointFolder, "save", fail)
-    modules = []
-    with pytest.raises(MachineError, match="the disk is full"):
-        run_pretraining(make_job(pretrain__phases=PHASES), callbacks=[Modules(modules)])
-    assert 8 <= modules[0].finished_steps < 400
-
-
-PHASES = [{"steps": 400, "max_length": 16, "global_batch_size": 8}]

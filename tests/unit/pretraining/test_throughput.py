@@ -1,7 +1,5 @@
 """Utilisation, which is the model's own arithmetic over what the device can do, and the time that is left."""
 
-import math
-
 import pytest
 
 from bertline.foundation.metrics_log import read_metrics
@@ -9,7 +7,6 @@ from bertline.modeling.config import flops_per_token
 from bertline.pretraining import callbacks
 from bertline.pretraining.callbacks import TimeLeft
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan, RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
@@ -55,20 +52,6 @@ def test_it_adds_up_what_each_sequence_takes_also_where_a_row_has_two_lengths(ma
     (row,) = trained_rows(job)
     # With several lengths, the mean one gives the number of positions at which the last layer is read.
     assert row["perf/mfu"] == pytest.approx(flops / num_tokens * row["perf/tokens_per_s"] / 2e9, rel=0.005)
-
-
-def test_steps_that_are_skipped_are_computed_all_the_same(make_job, rate, monkeypatch):
-    rate(2e9)
-    well, ill = make_job("well", pretrain__max_steps=20), make_job("ill", pretrain__max_steps=20)
-    run_pretraining(well)
-    clip = PretrainingModule._clip
-    monkeypatch.setattr(
-        PretrainingModule, "_clip", lambda module: clip(module) * (math.nan if module.finished_steps == 7 else 1)
-    )
-    run_pretraining(ill)
-    per_token = [row["perf/mfu"] / row["perf/tokens_per_s"] for job in (well, ill) for row in trained_rows(job)]
-    assert [row["optim/skipped_steps"] for row in trained_rows(ill)] == [1.0]
-    assert per_token[0] == pytest.approx(per_token[1])
 
 
 def test_a_dearer_phase_to_come_counts_by_its_tokens_and_the_first_step_and_earlier_pauses_do_not_count():

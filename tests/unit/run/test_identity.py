@@ -293,14 +293,6 @@ def test_data_that_is_missing_or_cannot_be_watched_is_named_by_its_key(composed:
             check_data(pipeline_config({key: mapping[key] for key in SECTIONS}))
 
 
-def test_by_hand_data_may_be_the_folder_of_the_command(composed: Composed) -> None:
-    write_json(Path("a.txt"), "Text.")
-    config = pipeline_config(
-        {key: value for key, value in composed("corpus=text", "corpus.path=.").items() if key in SECTIONS}
-    )
-    assert identity_of_stage(watched_of(STAGES[0], None, config), Path("runs"))["data"].keys() == {"corpus.path"}
-
-
 def test_a_corpus_reader_that_does_not_name_the_users_data_is_refused() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Forgetful(CorpusReader):

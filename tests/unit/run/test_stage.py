@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 
-from bertline.demo import docstrings
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
 from bertline.run.folder import is_locked, read_status
@@ -241,56 +239,11 @@ def test_sections_without_runtime_and_tracking_make_the_fingerprint(
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
-def test_the_bytes_of_the_treebank_of_the_head_probe_make_the_fingerprint(
-    project: Path, composed: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    treebank, folders = tmp_path / "dev.conllu", set()
-    probe = f"pretrain.head_probe={{treebank: '{treebank}', every_steps: 5, max_sentences: 9}}"
-    for content in ("one", "another"):
-        treebank.write_text(content)
-        with open_stage("pretrain", composed("tracking.enabled=false", probe)) as stage:
-            folders.add(stage.folder)
-    assert len(folders) == 2
-
-
-def test_a_stage_finds_the_docstrings_that_an_earlier_one_has_read(
-    composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    content = composed("tracking.enabled=false")
-    with open_stage("corpus", content) as stage:
-        one = [package for package in stage.config.python_docs.packages if package.module == "mpmath"]
-        packages = dataclasses.replace(stage.config.python_docs, packages=one)
-        read = list(docstrings.read_modules(packages))
-    with open_stage("task_data", {**content, "task_name": "docs_match"}):
-        monkeypatch.delattr(docstrings.ast, "parse")  # nothing is parsed any more
-        assert read and list(docstrings.read_modules(packages)) == read
-
-
 def test_a_stage_of_dvc_begins_with_its_place_in_the_whole(project, composed, monkeypatch, capsys):
     monkeypatch.setenv("DVC_STAGE", "pretrain")
     settings = composed("tracking.enabled=false", "runtime.runs_folder=runs")
     with open_stage("pretrain", settings):
         assert capsys.readouterr().out.startswith(f"stage 4 of {6 + 2 * len(settings['tasks'])}\n")
-
-
-def test_work_by_hand_is_done_once_and_again_if_its_result_was_changed(project, composed, monkeypatch, capsys):
-    settings, built = composed("tracking.enabled=false", "runtime.runs_folder=runs"), []
-    write_json(project / "artifacts/corpus/manifest.json", {"of": "corpus"})
-
-    def build(stage, work):
-        built.append(work.output)
-        write_json(work.output / "manifest.json", {"number": len(built)})
-        return {"length_64/train_examples": 7}
-
-    monkeypatch.setattr(Examples, "build", build)
-    folder = run_stage("examples", settings)
-    assert run_stage("examples", settings) == folder and built == [folder]
-    assert "finished already" in capsys.readouterr().out
-    assert json.loads((folder.parent / "headline.json").read_text())["rows"] == 7
-    write_json(folder / "manifest.json", {"number": 0})
-    run_stage("examples", settings)
-    assert built == [folder] * 2
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from bertline.foundation.verdicts import Measured
-from bertline.sweep.results import (
-    Comparisons,
-    conclusion,
-    encoders_part,
-    noise_of_difference,
-    strongest_opponent,
-    winner_part,
-)
+from bertline.sweep.results import Comparisons, conclusion, noise_of_difference, strongest_opponent, winner_part
 
 ROWS = np.linspace(-0.2, 0.2, 30)
 
@@ -67,23 +60,6 @@ def test_the_interval_of_a_score_ends_where_the_metric_does():
     assert comparisons.interval("all wrong", "accuracy")[0] == 0.0
     assert comparisons.interval("all wrong", "pearson")[0] < 0.0
     assert comparisons.interval("all wrong", "negative_log_loss")[1] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("others", "told"),
-    [
-        ((0.4, 0.8), "can be told from each of the others"),
-        ((0.4, 0.601), "cannot be told from encoder_3"),
-        ((0.599, 0.601), "cannot be told from encoder_2, encoder_3"),
-    ],
-)
-def test_of_several_encoders_the_sentence_names_those_that_may_be_as_good(others, told):
-    scores = {"encoder": 0.6, "encoder_2": others[0], "encoder_3": others[1]}
-    sizes = {"dev_std": None, "test_std": None, "num_parameters": 1, "ms_per_row": 1.0}
-    arms = {name: {"title": name, "dev_mean": score, "test_mean": score, **sizes} for name, score in scores.items()}
-    pairs = Comparisons({name: of(score) for name, score in scores.items()}).pairs()
-    sentence = encoders_part({"arms": arms, "metric": "accuracy"}, pairs)["sentence"]
-    assert sentence.endswith(f"On test, what is exported {told}.")
 
 
 def test_the_encoder_is_judged_alone_and_combined():
@@ -146,10 +122,3 @@ def test_the_noise_is_the_standard_error_of_a_difference_and_none_where_the_same
     differences = right[0].astype(float) - right[1]
     assert noise_of_difference(first, second) == pytest.approx(differences.std(ddof=1) / 20, rel=0.1)
     assert noise_of_difference(first, first) == 0.0
-
-
-def test_what_does_better_and_cannot_be_exported_is_named():
-    said = "Not exported, because no folder holds it: BM25, with accuracy 0.900 on dev against "
-    assert won(0.65, 0.8, other=0.9)[1].endswith(f"sst2-encoder. {said}0.800.")
-    assert won(0.65, 0.1, other=0.9, saved=None) == ("encoder", f"{said}0.650.")
-    assert "encoder and BM25 combined, with accuracy 0.950" in won(0.65, 0.1, saved=None, combined=0.95)[1]

@@ -46,12 +46,6 @@ def test_each_row_is_predicted_once_by_models_that_saw_neither_it_nor_its_source
         assert {rows.clusters[row] for row in learned}.isdisjoint({rows.clusters[row] for row in predicted})
 
 
-@pytest.mark.parametrize("num_rows", [2, 7])
-def test_rows_of_one_label_each_still_have_folds(inputs, num_rows):
-    rows = replace(inputs.learnable_rows(num_rows), labels=np.arange(num_rows))
-    assert len(folds_of(rows, seed=0)) == min(num_rows, 5)
-
-
 def test_folds_are_for_few_rows_whose_dev_was_not_given(inputs, job):
     assert has_folds(job())
     assert not has_folds(job(fold_rows=192))  # as many as there are

@@ -86,18 +86,6 @@ def test_special_tokens_in_a_text_are_text(name: str, parts: list[str]) -> None:
     assert set(masked) & tokenizer.special_ids <= {tokenizer.unk_id, tokenizer.mask_id}
 
 
-def test_other_texts_have_the_ids_that_they_have_for_the_library() -> None:
-    for tokenizer in TOKENIZERS.values():
-        for text in ("a mask, é <un>", "", "lisp é"):
-            assert tokenizer.encode_literally([text]) == [tokenizer.encode(text)]
-
-
-@pytest.mark.parametrize("name", [name for name in TOKENIZERS if name.startswith(("unigram", "bytes"))])
-def test_a_copy_for_a_thread_reads_special_tokens_as_text_too(name: str) -> None:
-    copied = TOKENIZERS[name].copy()
-    assert copied.encode_literally(["<s>[CLS]"]) == TOKENIZERS[name].encode_literally(["<s>[CLS]"])
-
-
 # ---- what a checkpoint declares as its own
 
 

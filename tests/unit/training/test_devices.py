@@ -55,10 +55,3 @@ def test_inside_there_is_no_dropout_and_no_gradient_and_outside_training_continu
     assert torch.equal(first, second)
     assert not first.requires_grad
     assert [part.training for part in (module, *module)] == [True, True, True, False]
-
-
-def test_precision_is_that_of_training():
-    module = nn.Linear(4, 4)
-    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        with evaluating(module, machine(precision)) as run:
-            assert run(torch.ones(1, 4)).dtype == dtype

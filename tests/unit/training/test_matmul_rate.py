@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertline.training import matmul_rate as module
-from bertline.training.matmul_rate import hot_matmul_rate, peak_rate
+from bertline.training.matmul_rate import hot_matmul_rate
 
 CPU = torch.device("cpu")
 
@@ -25,13 +25,3 @@ def test_a_product_has_a_rate_and_leaves_the_random_numbers_and_threads_alone(mo
     assert 1e7 < hot_matmul_rate(CPU, precision) < 1e15
     assert torch.equal(torch.rand(3), expected)
     assert torch.get_num_threads() == threads
-
-
-def test_a_process_measures_each_precision_once(monkeypatch, capsys):
-    peak_rate.cache_clear()
-    measured = []
-    monkeypatch.setattr(module, "hot_matmul_rate", lambda device, precision: measured.append(precision) or 1e11)
-    assert [peak_rate(CPU, precision) for precision in ("fp32", "fp32", "bf16")] == [1e11] * 3
-    assert measured == ["fp32", "bf16"]
-    assert "cpu sustains 100 GFLOP/s in fp32 matrix products" in capsys.readouterr().out
-    peak_rate.cache_clear()

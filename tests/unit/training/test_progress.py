@@ -21,21 +21,6 @@ def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
     assert "51,234 tokens/s, 41 % utilised, 0.4 % waiting for data, 1.5 GiB" in text
 
 
-def test_the_score_is_what_the_caller_names(capsys):
-    for score, expected in ((("other", "agreement"), "loss 4.568, agreement 1.000, 51,234"), (None, "4.568, 51,234")):
-        with progress(score=score) as shown:
-            shown.note(METRICS)
-            shown.show(50)
-        assert expected in capsys.readouterr().out
-
-
-def test_nothing_is_said_of_the_time_left_where_it_is_not_known_and_after_the_last_step(capsys):
-    with progress() as shown:
-        shown.show(1)
-        shown.show(100, left_s=0.0)
-    assert capsys.readouterr().out == "pretraining: step 1 of 100\npretraining: step 100 of 100\n"
-
-
 @pytest.mark.parametrize("is_first_rank", [True, False])
 def test_lines_come_no_more_often_than_asked_but_the_last_always_and_from_one_rank(capsys, is_first_rank):
     with progress(every_s=1000.0, shown=is_first_rank) as shown:
@@ -67,15 +52,6 @@ def test_pauses_do_not_count_and_waiting_does():
     with clock.waiting():
         time.now += 1
     assert clock.seconds == Seconds(trained_s=6, waited_s=1, paused_s=60)
-
-
-def test_a_pause_counts_while_it_lasts():
-    time = Time()
-    clock = started(time)
-    time.now += 2
-    with clock.paused():
-        time.now += 30
-        assert clock.seconds == Seconds(trained_s=2, paused_s=30)
 
 
 def test_it_continues_in_the_next_process_from_its_start_on():

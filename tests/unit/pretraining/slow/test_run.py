@@ -1,14 +1,6 @@
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
-from pretraining_inputs import again, assert_same_weights, curve, stop_after, weights
-
-
-def test_workers_change_nothing(make_job):
-    alone, helped = make_job("alone"), make_job("helped", runtime__num_workers=2)
-    run_pretraining(alone)
-    run_pretraining(helped)
-    assert_same_weights(weights(alone), weights(helped))
-    assert curve(alone) == curve(helped)
+from pretraining_inputs import again, assert_same_weights, stop_after, weights
 
 
 def test_where_dropout_masks_depend_on_the_layout_a_resumed_run_keeps_its_own_and_says_so(

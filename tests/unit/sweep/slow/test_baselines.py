@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import normalize
 
 import tiny
 from bertline.baselines.frozen_encoder import FrozenEncoder
@@ -34,17 +32,6 @@ class TestVectors:
             scores = classification.scores(classification.statistics(test, found[0].predictions["test"], {}))
             assert scores["accuracy"] > 0.8, name
             assert np.array_equal(found[0].predictions["test"], found[1].predictions["test"])
-
-    def test_the_frozen_encoder_is_at_least_as_good_on_dev_as_scikit_learn_on_vectors_of_length_1(
-        self, classification, inputs, encoder
-    ):
-        train, dev = inputs.learnable_rows(40, seed=1), inputs.learnable_rows(60, seed=2)
-        *_, frozen = baselines_of(classification, train, dev, {}, encoder)
-        ours = classification.scores(classification.statistics(dev, frozen.predictions["dev"], {}))["accuracy"]
-        of_train, of_dev = (normalize(encoder.choices([])["mean"](rows.texts)) for rows in (train, dev))
-        for c in (1, 10, 100):
-            theirs = LogisticRegression(C=c, max_iter=300).fit(of_train, train.labels)
-            assert ours >= theirs.score(of_dev, dev.labels), c
 
     def test_a_static_vector_is_the_weighted_mean_of_the_tokens_vectors(self, encoder):
         choices = encoder.static_choices(["word1"] * 50 + ["word2"])

@@ -195,16 +195,6 @@ def test_the_exported_model_has_the_scores_that_are_reported_whatever_it_was_tra
         assert result["best"][split] == pytest.approx(np.mean(rows[split].labels == predicted)), split
 
 
-def test_one_configuration_is_run_over_its_seeds_without_a_trial(new_job, monkeypatch):
-    monkeypatch.setattr(workers, "run_trial", lambda *_: pytest.fail("a trial"))
-    job = new_job(space={}, random_weights_baseline="never")
-    figures, result = swept(job)
-    assert result["arms"]["encoder"]["trials"] == []
-    assert figures["num_trials"] == 0
-    assert len(result["arms"]["encoder"]["seeds"]) == job.sweep.num_seeds
-    assert "Nothing was tuned" in result["note"]
-
-
 def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, new_job, tmp_path, capsys):
     # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special tokens.
     reference = inputs.write_encoder(tmp_path / "reference", max_position_embeddings=8)
