@@ -212,12 +212,10 @@ def _embeddings(
     if tables["segment"] is not None and tables["segment"].num_embeddings == 1:
         rows["segment"] = [0] * len(ids)
     present = {name: table.weight.detach().cpu() for name, table in tables.items() if table is not None}
-    used = {name: slice(2) if name == "segment" else rows[name] for name in present}
-    norm = torch.stack([module.norm.weight, module.norm.bias]).detach().cpu()
-    vectors = {**{name: weight[used[name]].numpy() for name, weight in present.items()}, "norm": norm.numpy()}
-    shapes = {name: " × ".join(map(str, weight.shape)) for name, weight in present.items()}
+    vectors = {name: weight[slice(2) if name == "segment" else rows[name]].numpy() for name, weight in present.items()}
+    vectors["norm"] = torch.stack([module.norm.weight, module.norm.bias]).detach().cpu().numpy()
     facts = {
-        "embedding_shapes": shapes,
+        "embedding_shapes": {name: " × ".join(map(str, weight.shape)) for name, weight in present.items()},
         "embedding_rows": {name: rows[name] for name in present},
         "norm_epsilon": module.norm.eps,
     }

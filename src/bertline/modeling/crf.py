@@ -107,8 +107,7 @@ class LinearChainCrf(nn.Module):
         start, transitions, end = self.scores()
         start = start.masked_fill(~self.start_allowed, _IMPOSSIBLE)
         transitions = transitions.masked_fill(~self.allowed, _IMPOSSIBLE)
-        num_labels = emissions.shape[2]
-        stay = torch.arange(num_labels, device=emissions.device)
+        stay = torch.arange(emissions.shape[2], device=emissions.device)
         best = start + emissions[:, 0]
         came_from: list[Tensor] = []
         for place in range(1, emissions.shape[1]):

@@ -173,11 +173,11 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
 
     The vectors equal those of `bertline.load(folder).embed`.
     """
-    modules = enumerate(
-        [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if vectors.normalize else [])]
-    )
-    named = "sentence_transformers.models"
-    content = [{"idx": n, "name": str(n), "path": path, "type": f"{named}.{kind}"} for n, (path, kind) in modules]
+    modules = {"": "Transformer", "1_Pooling": "Pooling", **({"2_Normalize": "Normalize"} if vectors.normalize else {})}
+    content = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (path, kind) in enumerate(modules.items())
+    ]
     write_json(folder / MODULES_NAME, content)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     settings = {
@@ -187,7 +187,7 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
         "similarity_fn_name": vectors.similarity,
     }
     write_json(folder / "config_sentence_transformers.json", settings)
-    pooling_settings = {
+    pooling = {
         "word_embedding_dimension": Checkpoint.open(folder).config.hidden_size,
         "pooling_mode_cls_token": vectors.pooling == "cls",
         "pooling_mode_mean_tokens": vectors.pooling == "mean",
@@ -195,7 +195,7 @@ def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_len
         "pooling_mode_mean_sqrt_len_tokens": False,
         "include_prompt": True,
     }
-    write_json(folder / "1_Pooling" / "config.json", pooling_settings)
+    write_json(folder / "1_Pooling" / "config.json", pooling)
 
 
 def write_classifier(folder: Path, classifier: nn.Linear, separators: Sequence[int]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -23,8 +21,8 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("attention", ["eager", "plain", "sdpa"])
 @pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_the_first_position_alone_is_what_it_is_among_all(config, attention, num_hidden_layers) -> None:
-    config = dataclasses.replace(config, num_hidden_layers=num_hidden_layers, initializer_range=0.3)
+def test_the_first_position_alone_is_what_it_is_among_all(attention, num_hidden_layers) -> None:
+    config = tiny.model_config(num_hidden_layers=num_hidden_layers, initializer_range=0.3)
     model = BertModel(config, vocab_size=50, pad_token_id=0, attention=attention).double().eval()
     initialize(model, config, seed=0)
     input_ids, token_type_ids, attention_mask = inputs()

@@ -11,21 +11,21 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import tiny
 from bertline.encoders.loading import load_encoder, load_model, save_model
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import write_json
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.checkpoint import Checkpoint
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import write_weights
 from tiny import load_pretraining_model
 
 
 @pytest.fixture
-def folder(config: ModelConfig, tmp_path: Path) -> Path:
-    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0)
-    initialize(model, config, seed=0)
+def folder(tmp_path: Path) -> Path:
+    model = BertForPreTraining(tiny.model_config(), vocab_size=50, pad_token_id=0)
+    initialize(model, tiny.model_config(), seed=0)
     save_model(model, tmp_path / "model")
     return tmp_path / "model"
 
