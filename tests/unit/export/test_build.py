@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import transformers
 import yaml
 
@@ -25,7 +24,6 @@ from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
 from finetuning_inputs import table_source
 from linear_models import write_linear
-from tiny import load_pretraining_model
 
 
 def export(
@@ -39,8 +37,6 @@ def export(
 
 def test_every_folder_stands_on_its_own(pipeline: Any, tmp_path: Path) -> None:
     figures = export(pipeline, tmp_path / "out")
-    assert figures["encoder/max_logits_difference"] < 1e-5
-    assert figures["docs_match/max_logits_difference"] < 1e-5
     fill = transformers.pipeline("fill-mask", model=str(tmp_path / "out/encoder"), device="cpu")
     ours = bertline.load(str(tmp_path / "out/encoder"), device="cpu").fill_mask("the [MASK] cafe.", top_k=1)
     theirs = fill("the [MASK] cafe.", top_k=20)
@@ -53,9 +49,6 @@ def test_every_folder_stands_on_its_own(pipeline: Any, tmp_path: Path) -> None:
     assert found.label == expected["label"]
     assert found.probability == pytest.approx(expected["score"], abs=1e-5)
 
-
-def test_the_manifest_holds_digests_and_differences(pipeline: Any, tmp_path: Path) -> None:
-    figures = export(pipeline, tmp_path / "out")
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert (manifest["kind"], manifest["format_version"]) == ("export", 2)
     for name in ("encoder", "docs_match"):
@@ -63,7 +56,7 @@ def test_the_manifest_holds_digests_and_differences(pipeline: Any, tmp_path: Pat
         assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "vocab.txt"} <= set(model["sha256"])
         for file, digest in model["sha256"].items():
             assert sha256_of_file(tmp_path / "out" / name / file) == digest
-        assert model["max_logits_difference"] == figures[f"{name}/max_logits_difference"]
+        assert model["max_logits_difference"] == figures[f"{name}/max_logits_difference"] < 1e-5
 
 
 def test_a_baseline_that_won_is_the_tasks_model_and_the_encoder_lies_beside_it(pipeline: Any, tmp_path: Path) -> None:
@@ -85,15 +78,10 @@ def test_a_baseline_that_won_is_the_tasks_model_and_the_encoder_lies_beside_it(p
     metadata = yaml.safe_load(card.split("---")[1])
     assert metadata["library_name"] == "bertline" and "pipeline_tag" not in metadata
     assert metadata["model-index"][0]["results"][0]["metrics"][0]["value"] == 0.987
-    assert metadata["model-index"][0]["name"] == "tiny-docs-docs_match"
-    for words in (
-        "What the two texts share, fitted to the training rows", 'bertline.load("tiny-docs-docs_match")',
-        "**this model: what the two texts share**", "| c | 0.1 |", "in the folder `docs_match-encoder` beside this one",
-    ):  # fmt: skip
+    for words in ('bertline.load("tiny-docs-docs_match")', "**this model: what the two texts share**", "| c | 0.1 |"):
         assert words in card
-    assert (
-        "Fine-tuned from" not in card and "from transformers" not in card and "this model's configuration**" not in card
-    )
+    for words in ("Fine-tuned from", "from transformers", "this model's configuration**"):
+        assert words not in card
     assert "# tiny-docs-docs_match-encoder" in of_encoder and "**this model's configuration**" in of_encoder
 
 
@@ -121,11 +109,9 @@ def test_weights_that_transformers_computes_otherwise_are_not_exported(
     (out / "old").write_text("stays")
 
     def a_little_off(folder: Path, head: Head) -> Any:
-        if head != "mlm":
-            return load_model(folder, head)
-        model = load_pretraining_model(folder)
-        with torch.no_grad():
-            model.mlm_head.bias[7] += 1e-3
+        model = load_model(folder, head)
+        if head == "mlm":
+            model.mlm_head.bias.data[7] += 1e-3
         return model
 
     monkeypatch.setattr("bertline.export.views.load_model", a_little_off)
@@ -170,8 +156,9 @@ def test_no_exported_file_names_a_folder_of_this_machine(pipeline: Any, tmp_path
     export(pipeline, tmp_path / "out", dataclasses.replace(EXPORT, onnx=True), {**pipeline.facts, "params": params})
     files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert {"task.json", "README.md", "model.onnx", "tokenizer_config.json"} <= {path.name for path in files}
-    named = [path.relative_to(tmp_path).as_posix() for path in files if here.encode() in path.read_bytes()]
-    assert named == []
+    contents = {path: path.read_bytes() for path in files}
+    machine = (here.encode(), b"/src/bertline", b"stack_trace")
+    assert not [path for path, content in contents.items() if any(word in content for word in machine)]
     # The file still says that it came from elsewhere, and is read.
     finished = read_task_file(tmp_path / "out" / "docs_match")
     assert finished is not None and finished.kind.config.start_from == "./minilm"
