@@ -66,10 +66,9 @@ class CardFacts:
         self.export = config
         self.encoder = Checkpoint.open(pretrain_folder)
         self.params: Mapping[str, Any] = pipeline_facts.get("params") or {}
-        start: str | None = self.params.get("pretrain", {}).get("start_from")
-        self.start_from = start
+        self.start_from: str | None = self.params.get("pretrain", {}).get("start_from")
         # The name of a local folder does not help a reader.
-        self.hub_start = start if start is not None and _is_hub_name(start) else None
+        self.hub_start = self.start_from if _is_hub_name(self.start_from or "") else None
         self.commit: str | None = pipeline_facts.get("commit")
         self.corpus: Mapping[str, Any] = manifests.get("corpus", {})
         self.examples: Mapping[str, Any] = manifests.get("examples", {})
@@ -81,6 +80,7 @@ class CardFacts:
         self.results = {task: read_json(folder / "result.json") for task, folder in sweep_folders.items()}
         self.tasks: dict[str, FinishedTask] = {}
         self.usages: dict[str, Usage] = {}
+        self.families: dict[str, str] = {}
         for task, folder in sweep_folders.items():
             best = folder / "best"
             if (finished := read_task_file(best)) is None:
@@ -92,8 +92,7 @@ class CardFacts:
             is_on_vectors = (best / CLASSIFIER).is_dir()
             self.tasks[task] = finished
             self.usages[task] = usage_on_vectors(usage, best, pair=pair) if is_on_vectors else usage
-        families = {task: Checkpoint.open(folder / "best").family for task, folder in sweep_folders.items()}
-        self.families = {task: family.model_type for task, family in families.items()}
+            self.families[task] = Checkpoint.open(best).family.model_type
 
     def baseline(self, task: str) -> str | None:
         """Return the name of the baseline that is exported instead of the task's encoder; None: the encoder is."""

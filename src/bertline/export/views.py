@@ -220,7 +220,6 @@ def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:
     )
     inputs.setdefault("token_type_ids", torch.zeros_like(inputs["input_ids"]))
     # Models with token marks have more token types than segments; the check covers every type.
-    kinds_of_types = config.type_vocab_size // NUM_SEGMENT_TYPES
-    if kinds_of_types > 1:
-        inputs["token_type_ids"] += NUM_SEGMENT_TYPES * (inputs["input_ids"] % kinds_of_types)
+    num_marks = max(1, config.type_vocab_size // NUM_SEGMENT_TYPES)
+    inputs["token_type_ids"] += NUM_SEGMENT_TYPES * (inputs["input_ids"] % num_marks)
     return inputs

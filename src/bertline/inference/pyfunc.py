@@ -178,12 +178,9 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
 
 
 def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int | None) -> list[list[Any]]:
-    names = [str(column.name) for column in columns]
-    unknown = [str(name) for name in table.columns if name not in names]
-    if unknown:
-        raise DataError(f"unknown columns {', '.join(unknown)}; expected {', '.join(names)}.")
     if not len(table):
         raise DataError("the request has no rows; give at least one.")
+    names = [str(column.name) for column in columns]  # MLflow has dropped or refused all others
     cells = {name: [_plain(value) for value in table[name]] for name in names if name in table.columns}
     values = (value for column in cells.values() for value in column)
     texts = (text for value in values for text in (value if isinstance(value, list) else [value]))

@@ -135,7 +135,7 @@ def _register(store: Store, run_id: str, name: str, folder: Path, registration: 
     known = client.search_model_versions(f"name = '{name}'")
     own_tags = {_CONTENT_TAG: content, _FORMAT_TAG: FORMAT}
     same = [version for version in known if own_tags.items() <= version.tags.items()]
-    tags = {**registration.tags, **own_tags}
+    tags = {**registration.tags, **own_tags, NOTE_TAG: description}
     version = str((same[0] if same else _new_version(store, run_id, name, folder, tags, registration)).version)
     client.update_model_version(name, version, description)
     client.update_registered_model(name, description)
@@ -157,7 +157,6 @@ def _new_version(
 ) -> ModelVersion:
     """Log the folder as a model with its scores, and register it."""
     client, serving, standing = store.client, registration.serving, registration.standing
-    tags = {**tags, NOTE_TAG: _description_of(folder)}
     model = client.create_logged_model(
         store.experiment_id, name=name, source_run_id=run_id, tags=tags, model_type="bertline"
     )
@@ -212,9 +211,8 @@ def _challenge(client: MlflowClient, name: str, version: str, standing: Standing
         return challenged(standing, None)
     if str(champion) == version:
         return True, "is the champion already"
-    tags = client.get_model_version(name, str(champion)).tags
     known: dict[str, Any] = {}
-    run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
+    run_id, _, place = client.get_model_version(name, str(champion)).tags.get(_STANDING_TAG, "").partition("/")
     with tempfile.TemporaryDirectory() as folder:
         try:
             known = read_json(Path(client.download_artifacts(run_id, place, folder))) if place else {}
@@ -278,8 +276,8 @@ def prepared_pages(config: TrackingConfig, server: str, *, prefix: str, champion
             `bertline-`.
         champion: Alias of the best version of a task.
     """
-    store = Store(config.uri, config.experiment_name)
-    return [(title, f"{server}/#/{page}") for title, page in _pages(store, prefix, champion)]
+    pages = _pages(Store(config.uri, config.experiment_name), prefix, champion)
+    return [(title, f"{server}/#/{page}") for title, page in pages]
 
 
 def _pages(store: Store, prefix: str, champion: str) -> Iterator[tuple[str, str]]:

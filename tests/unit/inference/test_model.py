@@ -100,7 +100,7 @@ def test_the_same_tokens_are_seen_by_all_that_look_inside(encoder_folder: Path) 
     assert model.attentions(text).tokens == inside.tokens
 
 
-@pytest.mark.parametrize("mask", ["<mask>", "<m>", "<blank-token>"])
+@pytest.mark.parametrize("mask", ["<m>", "<blank-token>"])
 def test_a_mask_of_another_spelling_moves_no_word(encoder_folder: Path, mask: str) -> None:
     other, model = load_folder(str(encoder_folder), device="cpu"), load_folder(str(encoder_folder), device="cpu")
     content = model.tokenizer.backend.to_str().replace("[MASK]", mask)

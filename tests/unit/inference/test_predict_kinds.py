@@ -32,10 +32,14 @@ def write(path: Path, rows: list[Row]) -> Path:
     return path
 
 
+def read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.open()]
+
+
 def predicted(model: LoadedModel, folder: Path, rows: list[Row], **options: Any) -> list[Row]:
     """Through .jsonl, and through .parquet and .csv as far as they can say the same."""
     predict_file(model, write(folder / "in.jsonl", rows), folder / "out.jsonl", **options)
-    found = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    found = read(folder / "out.jsonl")
     pq.write_table(pa.Table.from_pylist(rows), folder / "in.parquet")
     predict_file(model, folder / "in.parquet", folder / "out.parquet", **options)
     assert pq.read_table(folder / "out.parquet").to_pylist() == found
@@ -43,8 +47,8 @@ def predicted(model: LoadedModel, folder: Path, rows: list[Row], **options: Any)
     with (folder / "out.csv").open(newline="") as handle:
         for row, expected in zip(csv.DictReader(handle), found, strict=True):
             for name, value in expected.items():
-                read = json.loads(row[name]) if isinstance(value, list) else row[name]
-                assert read == (value if isinstance(value, list) else "" if value is None else str(value))
+                cell = json.loads(row[name]) if isinstance(value, list) else row[name]
+                assert cell == (value if isinstance(value, list) else "" if value is None else str(value))
     return found
 
 
@@ -73,10 +77,8 @@ def test_entities_of_texts_and_of_words(open_model: Open, tmp_path: Path) -> Non
 
 def test_answers_with_their_place(open_model: Open, tmp_path: Path) -> None:
     model = open_model("question_answering")
-    rows = [
-        {"q": question, "context": context, "n": 1}
-        for question, context in zip(texts(6, seed=1), texts(6, seed=2, most=30), strict=True)
-    ]
+    pairs = zip(texts(6, seed=1), texts(6, seed=2, most=30), strict=True)
+    rows = [{"q": question, "context": context, "n": 1} for question, context in pairs]
     found = predicted(model, tmp_path, rows, columns=FileColumns(question="q"))
     answers = model.predict([row["q"] for row in rows], [row["context"] for row in rows])
     assert [(row["answer"], row["answer_start"]) for row in found] == [(each.text, each.start) for each in answers]
@@ -101,14 +103,8 @@ def test_documents_from_a_file_of_their_own(open_model: Open, tmp_path: Path) ->
         assert row["scores"] == pytest.approx([hit.score for hit in hits], abs=1e-5)
 
     (tmp_path / "plain.txt").write_text("word1\n\nword2 word3\n")  # a blank line is no document
-    predict_file(
-        model,
-        write(tmp_path / "in.jsonl", rows),
-        tmp_path / "out.jsonl",
-        documents=DocumentsFile(path=tmp_path / "plain.txt", top_k=5),
-    )
-    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
-    assert sorted(first["document_ids"]) == ["0", "1"]
+    plain = DocumentsFile(path=tmp_path / "plain.txt", top_k=5)
+    assert sorted(predicted(model, tmp_path, rows, documents=plain)[0]["document_ids"]) == ["0", "1"]
 
 
 def test_candidates_in_a_list_or_as_json_in_a_field(open_model: Open, tmp_path: Path) -> None:
@@ -121,8 +117,7 @@ def test_candidates_in_a_list_or_as_json_in_a_field(open_model: Open, tmp_path: 
         writer = csv.writer(handle)
         writer.writerows([["query", "candidates"], *([r["query"], json.dumps(r["candidates"])] for r in rows)])
     predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
-    from_csv = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [row["order"] for row in from_csv] == [row["order"] for row in found]
+    assert [row["order"] for row in read(tmp_path / "out.jsonl")] == [row["order"] for row in found]
     for wrong in ("not json", '{"a": 1}', "[1]"):
         write(tmp_path / "in.jsonl", [rows[0], {"query": "word1", "candidates": wrong}])
         with pytest.raises(DataError, match=r"in\.jsonl:2: column 'candidates' is .* expected a list of texts"):

@@ -81,9 +81,7 @@ def test_on_other_data_the_title_stays_until_somebody_moves_it(
     other_data = standing(0.99, data_hash="d2")
     assert register(config, folder, other_data, content="b") == "2"
     assert aliases(config) == {"current": "2", "champion": "1"}
-    said = capsys.readouterr().out
-    assert "the task's data changed" in said
-    assert "To move it by hand" in said
+    assert "To move it by hand" in capsys.readouterr().out
     client = MlflowClient(config.uri)
     tags = client.get_model_version(model_name(config), "2").tags
     shown = {"data_hash": "d2", "metric": "accuracy", "dev_score": "0.99", "test_score": "0.98", "a": "b"}

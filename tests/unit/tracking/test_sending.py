@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +230,6 @@ def test_rows_of_a_growing_file_are_sent_once_although_a_resume_rewrites_it(
         assert sender.send()
         assert steps_of(config, runs_of(config)["pretrain"], "a") == [1, 2, 3, 4, 5]
         handle.write(row[10:] + "\n")
-    assert sender.send()
     sender.close()
     assert send(folder)
     assert steps_of(config, runs_of(config)["pretrain"], "a") == [1, 2, 3, 4, 5, 7]
@@ -255,21 +255,17 @@ def test_a_batch_that_arrived_in_part_is_completed_not_repeated(
     assert steps_of(config, runs_of(config)["pretrain"], "train/loss") == [0, 1, 2, 3, 4]
 
 
-def test_an_unfinished_stage_is_taken_over_by_the_next_pipeline(config: TrackingConfig, folder: Path) -> None:
-    for pipeline, state in (("pipeline-1", "stopped"), ("pipeline-2", "finished")):
-        opened(folder, record(config, pipeline=pipeline), state)
-        assert send(folder)
+def test_a_stage_is_sent_by_one_process_and_taken_over_by_the_next_pipeline(
+    config: TrackingConfig, folder: Path
+) -> None:
+    opened(folder, record(config), "stopped")
+    with closing(sending_module._Sender(folder)) as first:
+        assert first.send()
+        assert not send(folder)
+    opened(folder, record(config, pipeline="pipeline-2"), "finished")
+    assert send(folder)
     runs = runs_of(config)
     assert runs["pretrain"].data.tags[PARENT_TAG] == runs["preset pipeline-2"].info.run_id
-
-
-def test_of_two_processes_only_one_sends_and_the_other_takes_over(config: TrackingConfig, folder: Path) -> None:
-    opened(folder, record(config))
-    first = sending_module._Sender(folder)
-    assert first.send()
-    assert not send(folder)
-    first.close()
-    assert send(folder)
 
 
 def test_what_the_server_refuses_is_warned_of_once_and_does_not_hold_up_the_rest(
