@@ -59,16 +59,6 @@ def test_models_that_are_always_right_give_no_gain_and_plain_numbers():
     json.dumps(curve, allow_nan=False)
 
 
-def test_the_sentence_names_score_gain_and_interval():
-    points = points_of(TRUE_B, seed=0)
-    gain, low, high = (curve := fitted_curve(points, "accuracy", 500))["gain"], *curve["interval_of_gain"]
-    assert 0 < low < gain < high
-    said = f"Twice the labels: accuracy +{gain:.3f} ({low:.3f} to {high:.3f}) for the encoder "
-    said += "(95 % interval of the fit, on these test rows)."
-    assert said_of(points) == said
-    assert said_of([point for point in points if point[0] != 125]) == ""  # of four sizes
-
-
 @pytest.mark.parametrize("num_rows", [8, 40, 333])
 def test_draws_are_nested_and_stratified_and_differ(num_rows):
     labels = np.random.default_rng(0).choice(3, num_rows, p=[0.6, 0.3, 0.1])

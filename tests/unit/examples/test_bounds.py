@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bertline.examples import bounds
-from bertline.examples.bounds import digests_of, duplicate_share, refuse_outside, surface_accuracy
+from bertline.examples.bounds import refuse_outside, surface_accuracy
 from bertline.examples.build import target_counts
 from bertline.examples.config import BoundsConfig, ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
@@ -85,13 +85,6 @@ def test_the_surface_accuracy_is_what_final_marks_or_lengths_tell_of_the_label(t
     assert {"mark": found == 1, "sum": found > 0.9, "nothing": abs(found - 0.5) < 0.06}[told_by]
     table[:, 3] = 1
     assert surface_accuracy(store, vocab) is None, "where all pairs are of one kind"  # type: ignore[arg-type]
-
-
-def test_duplicates_are_counted() -> None:
-    rows = [[7, number // 256, number % 256] for number in range(3000)]
-    repeated = [*rows, *rows[:1000], [7, 1], [7, 1, 0]]  # the beginning of another one is not equal to it
-    share = duplicate_share(digests_of(*shard) for shard in Sequences(repeated).shards)
-    assert share == pytest.approx(1001 / 4002)
 
 
 def test_the_stage_reports_the_figures_and_stops_where_they_are_outside(build, config, tmp_path, monkeypatch) -> None:

@@ -69,13 +69,3 @@ def test_a_torn_shard_is_named(tmp_path: Path) -> None:
     torn.write_bytes(torn.read_bytes()[:-5])
     with pytest.raises(ArtifactError, match=r"00001\.input_ids\.npy cannot be read"):
         ExampleStore.open(tmp_path, "train", 16)
-
-
-def test_a_store_of_many_shards_keeps_no_files_open(tmp_path: Path) -> None:
-    def num_open() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = num_open()
-    store = write_store(tmp_path, 1)
-    assert len(store.shards) == 10 and num_open() == before
-    assert store.padded(range(10)).lengths.tolist() == LENGTHS

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import bertline
 from bertline.encoders.loading import load_encoder, save_model
 from bertline.export.card import usage_on_vectors
-from bertline.finetuning.few_labels import TextsAsVectors, vector_classifier
+from bertline.finetuning.few_labels import vector_classifier
 from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.task_file import write_task_file
 from bertline.kinds.classification import Classification
@@ -88,19 +88,6 @@ def test_contrast_moves_texts_of_one_label_together_and_leaves_word_embeddings(j
     assert margin(after) > margin(before) + 0.05
     words = [model.bert.embeddings.word_embeddings.weight for model in (before, after)]
     assert torch.equal(*words)
-
-
-def test_batches_of_contrast_have_partners_and_depend_on_seed_and_step(job):
-    run = job(labels=("a", "b", "c"), numbers=np.array([0, 1, 2, 2]))
-    kind = TextsAsVectors(run.kind.config, run.kind.labels)
-    kind.num_steps = 3
-    first, again, other = (
-        [batch["labels"].tolist() for batch in kind.training_batches(run.train.encoded, batch_size=8, seed=seed)]
-        for seed in (0, 0, 1)
-    )
-    assert first == again != other
-    assert len(first) == 3
-    assert all(labels.count(label) >= 2 for labels in first for label in labels)
 
 
 @pytest.mark.parametrize("method", ["frozen", "contrastive"])

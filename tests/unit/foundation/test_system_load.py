@@ -1,11 +1,6 @@
 import json
-import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Never
-
-import pytest
 
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
 from bertline.foundation.system_load import load_sampled
@@ -41,22 +36,3 @@ def test_of_two_processes_of_a_machine_one_samples(tmp_path: Path) -> None:
     assert steps == list(range(len(steps)))
     with load_sampled(tmp_path, 0.01):  # the lock is free again
         assert len(samples(path, len(steps) + 1)) > len(steps)
-
-
-def test_a_gpu_that_does_not_know_one_figure_tells_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(handle: int) -> Never:
-        raise RuntimeError("Not Supported")
-
-    driver = SimpleNamespace(
-        NVMLError=RuntimeError,
-        nvmlInit=lambda: None,
-        nvmlDeviceGetCount=lambda: 1,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=1 << 20, total=1 << 22),
-        nvmlDeviceGetUtilizationRates=unknown,
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", driver)
-    with load_sampled(tmp_path, 0.01):
-        samples(tmp_path / "system.jsonl", 1)
-    metrics = next(read_metrics(tmp_path / "system.jsonl")).metrics
-    assert metrics["system/gpu_0_memory_usage_percentage"] == 25.0

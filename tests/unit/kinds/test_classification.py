@@ -124,13 +124,6 @@ def test_the_focal_loss_is_that_of_a_plain_loop(inputs, logits, gamma, weights, 
     assert loss.item() == pytest.approx(sum(expected) / mean, rel=1e-5, abs=1e-9)
 
 
-def test_one_label_for_every_row_is_a_degenerate_run(inputs):
-    kind = Classification(inputs.task(), inputs.LABELS)
-    rows = rows_of([LOW, HIGH], [0, 1])
-    assert kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.9, 0.1]]), {})
-    assert not kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.4, 0.6]]), {})
-
-
 def test_a_label_without_rows_is_in_no_macro_f1(inputs):
     """It is that of scikit-learn with the labels that the rows have."""
     one = Classification(inputs.task(), ("a", "b", "c"))

@@ -110,31 +110,6 @@ def test_a_change_of_code_changes_the_stages_that_use_it_alone(
     assert changed(source, f"bertline.{module}", old, new) == stages
 
 
-@pytest.mark.parametrize(
-    ("module", "old", "new", "stages", "others"),
-    [
-        (
-            "foundation.seeds",
-            "digest_size=8",
-            "digest_size=9",
-            {"corpus", "examples", "pretrain"} | each("sweep"),
-            set(),
-        ),
-        (
-            *("modeling.bert", "class ", "UNUSED = 1\n\n\nclass ", {"pretrain"} | each("sweep")),
-            {"corpus", "tokenizer", "examples"} | each("task_data"),
-        ),
-        ("sweep.run", "import shutil", "UNUSED = 1\nimport shutil", each("sweep"), {"pretrain"}),
-        ("baselines.linear", "_SEED = 0", "_SEED = 1", each("sweep"), set()),  # a method imports it
-    ],
-)
-def test_a_changed_formula_changes_the_stages_that_use_it_and_no_others(
-    source: Path, module: str, old: str, new: str, stages: set[str], others: set[str]
-) -> None:
-    found = changed(source, f"bertline.{module}", old, new)
-    assert stages <= found and not found & others
-
-
 def test_what_opens_and_records_stages_is_in_no_fingerprint() -> None:
     for stage in STAGES:
         assert not [name for name in code_fingerprint(stage) if name.startswith(("bertline.tracking", "bertline.run"))]

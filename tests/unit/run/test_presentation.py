@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ import tiny
 from bertline.config import PipelineConfig, pipeline_config
 from bertline.evaluation.facts import RESULT_FORMAT
 from bertline.foundation.validation import to_mapping
-from bertline.pretraining.objectives.base import MLM_ACCURACY, MLM_LOSS, Mlm, Objective
 from bertline.run.presentation import NAMES, add_result, headline, stage_page, write_headline
 from bertline.run.stage import StageRun, opened_runs
 from bertline.stages.evaluate import pipeline_page
@@ -97,14 +95,6 @@ METRICS = Path(__file__).resolve().parents[3] / "artifacts/metrics"
 STAGES = sorted(path.stem for path in METRICS.glob("*.json"))
 
 
-class _Other(Mlm):
-    """An objective with other names."""
-
-    judged_by = "z_loss"
-    terms = (dataclasses.replace(MLM_LOSS, name="z_loss", figure="z_chance"),)
-    metrics = (dataclasses.replace(MLM_ACCURACY, name="z_accuracy"),)
-
-
 def committed(name: str) -> dict[str, float]:
     metrics: dict[str, float] = json.loads((METRICS / f"{name}.json").read_text())
     return metrics
@@ -122,27 +112,6 @@ def test_a_sweep_has_its_test_score_and_that_of_the_strongest_simple_opponent() 
     figures = headline(stage_named("sweep"), metrics, MLM_NSP, seconds=1)
     assert figures["score"] == metrics["test/ndcg@10_mean"]
     assert figures["baseline"] == pytest.approx(metrics["bm25/test/ndcg@10"], abs=1e-12)
-
-
-OF_MLM = {"score": 0.4, "baseline": 6.5, "loss": 3.6}
-
-
-@pytest.mark.parametrize(
-    ("objective", "expected"),
-    [
-        (tiny.mlm_nsp(), OF_MLM),
-        (tiny.mlm(), OF_MLM),
-        (_Other(kind="mlm"), {"score": 0.2, "baseline": 0.3, "loss": 0.1}),
-    ],
-)
-def test_the_objective_names_loss_score_and_baseline(objective: Objective, expected: dict[str, float]) -> None:
-    metrics = {"val/mlm_accuracy": 0.4, "val/mlm_loss": 3.6, "unigram_entropy": 6.5, "steps": 10}
-    metrics |= {"val/z_accuracy": 0.2, "val/z_loss": 0.1, "z_chance": 0.3}
-    assert headline(stage_named("pretrain"), metrics, objective, seconds=1) == {**expected, "seconds": 1}
-    assert headline(stage_named("evaluate"), metrics, objective, seconds=1) == {"loss": expected["loss"], "seconds": 1}
-    assert headline(stage_named("pretrain"), {"num_parameters": 5}, objective, seconds=1) == {
-        "seconds": 1
-    }  # of a checkpoint
 
 
 def test_a_result_that_is_taken_over_keeps_the_time_of_the_work(tmp_path: Path) -> None:

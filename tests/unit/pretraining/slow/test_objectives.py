@@ -6,8 +6,6 @@ import pytest
 import torch
 
 import pretraining_inputs
-import tiny
-from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.checkpoint import Checkpoint
 from bertline.modeling.dropout import mask_keys
 from bertline.pretraining.data import expanded
@@ -74,28 +72,6 @@ def test_one_graph_gives_the_same_sums_and_gradients(request, maker, packed, mod
         results.append({**{name: value.detach() for name, value in sums.items()}, **gradients})
     expected, found = results
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
-
-
-def test_a_compiled_model_follows_its_kind_of_attention_and_finds_the_first_graph_again():
-    graphs = []
-
-    def backend(graph, _inputs):
-        graphs.append(any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes))
-        return graph.forward
-
-    torch._dynamo.reset()
-    config = tiny.model_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = BertForPreTraining(config, vocab_size=61, pad_token_id=0, attention="plain")
-    model.compile(backend=backend, dynamic=False)
-    ids = torch.randint(5, 61, (2, 8))
-    outputs = []
-    for kind in ("plain", "sdpa", "plain"):
-        set_attention(model, kind)
-        outputs.append(model(ids, torch.zeros_like(ids), None, torch.zeros(2, 1, dtype=torch.long)).mlm_logits)
-    torch._dynamo.reset()
-    assert graphs == [False, True]
-    assert torch.equal(outputs[0], outputs[2])
-    torch.testing.assert_close(outputs[0], outputs[1])
 
 
 def test_contrastive_learns_to_find_the_other_segment(pretraining, make_contrastive):
