@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -150,15 +150,13 @@ class StoredRun:
         """Set or replace tags."""
         plain = {key: truncated(value, _MAX_TAG_CHARACTERS) for key, value in tags.items()}
         new = {key: value for key, value in plain.items() if self.tags.get(key) != value}
-        for batch in _batches([RunTag(*item) for item in new.items()], PARAMS_PER_BATCH):
-            self._client.log_batch(self.id, tags=batch)
+        self._log("tags", [RunTag(*item) for item in new.items()], PARAMS_PER_BATCH)
         self.tags |= new
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Add parameters, nested ones flattened; MLflow's parameters cannot be changed."""
         new = {key: value for key, value in flatten(params).items() if key not in self._params}
-        for batch in _batches([Param(*item) for item in new.items()], PARAMS_PER_BATCH):
-            self._client.log_batch(self.id, params=batch)
+        self._log("params", [Param(*item) for item in new.items()], PARAMS_PER_BATCH)
         self._params |= set(new)
 
     def log_inputs(self, inputs: Mapping[str, tuple[str, str]]) -> None:
@@ -176,8 +174,7 @@ class StoredRun:
             if step not in self._steps_of(key):
                 self._steps_of(key).add(step)
                 new.append(Metric(key, value, int(time_s * 1000), step))
-        for batch in _batches(new, METRICS_PER_BATCH):
-            self._client.log_batch(self.id, metrics=batch)
+        self._log("metrics", new, METRICS_PER_BATCH)
 
     def log_figures(self, figures: Mapping[str, float], time_s: float) -> None:
         """Add or replace single values. MLflow shows the value of the last step, so a changed one
@@ -209,6 +206,10 @@ class StoredRun:
             end = None if ended_s is None else int(ended_s * 1000)
             self._client.set_terminated(self.id, status=status, end_time=end)
         self.status = status
+
+    def _log(self, kind: Literal["metrics", "params", "tags"], items: Sequence[Any], batch_size: int) -> None:
+        for start in range(0, len(items), batch_size):
+            self._client.log_batch(self.id, **{kind: items[start : start + batch_size]})
 
     def _steps_of(self, key: str) -> set[int]:
         if key not in self._steps:
@@ -291,11 +292,6 @@ def metric_key(name: str) -> str:
     'test/ndcg_at_10_mean'
     """
     return name.replace("@", "_at_")
-
-
-def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def _artifact_location(uri: str) -> str | None:
