@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
 import shutil
+import struct
+import subprocess
 import sys
-from collections.abc import Iterator
+import termios
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +20,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from smoke import Run
-from terminal import on_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 # Those of docs/reference are made from docstrings and configuration, which are tested where they are.
@@ -125,6 +129,26 @@ def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, t
                     continue
                 done = run(pipeline, "bash", "-c", for_smoke(command, pipeline, tmp_path))
                 assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
+def on_terminal(width: int, command: Sequence[str], *, environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
+    """Run a command in a terminal of this width; return its exit status and what it wrote there, without colours."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    inherited = {key: value for key, value in environment.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(command, cwd=folder, stdout=its, stderr=its, env={**inherited, "TERM": "xterm"})
+    os.close(its)
+    written = b""
+    while True:
+        try:
+            read = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not read:
+            break
+        written += read
+    os.close(ours)
+    return process.wait(), re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode())
 
 
 def test_the_figures_in_the_terminal_fit_its_width(pipeline: Path) -> None:

@@ -139,26 +139,6 @@ def test_a_folder_of_documents_queries_and_judgements_is_a_search(
     assert [task["source"][f"{split}_qrels"] for split in ("train", "dev", "test")] == qrels
 
 
-def test_splits_and_contents_are_parts_of_the_place_and_links_that_are_right_stay(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(FILES["csv"])
-    (tmp_path / "b.csv").write_text(FILES["csv"].replace("text number", "other"))
-    places = {}
-    for split in ("dev", "test"):
-        given = given_splits(train=tmp_path / "a.csv", **{split: tmp_path / "b.csv"})
-        task, _ = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
-        places[split] = Path(task["source"]["path"])
-        links = {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()}
-        assert links.keys() == {"a.csv", "b.csv"}
-        placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
-        assert {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()} == links
-    assert places["dev"] != places["test"]
-    (tmp_path / "b.csv").write_text(FILES["csv"].replace("text number", "others"))
-    given = given_splits(train=tmp_path / "a.csv", test=tmp_path / "b.csv")
-    task, own = placed(task_of_files(given, None, {}, shipped_task), given, tmp_path / "linked")
-    assert Path(task["source"]["path"]) != places["test"]
-    assert [*own.values()] == [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
-
-
 def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\none,1\ntwo,4.8\n")
     (tmp_path / "b.csv").write_text("text,label\nthree,5.0\n")

@@ -42,12 +42,6 @@ def test_a_run_of_less_than_a_minute_writes_nothing(job):
     assert not job.checkpoints.exists()
 
 
-def test_a_run_that_ends_before_a_line_of_progress_is_due_logs_none(job, capsys):
-    ended(replace(job, checkpoints=None))
-    out = capsys.readouterr().out
-    assert "step" not in out, out
-
-
 def test_a_damaged_checkpoint_starts_from_the_first_step(job, saving_each_step, capsys):
     with pytest.raises(KilledError):
         ended(job, 2)

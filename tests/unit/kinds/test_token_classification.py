@@ -10,9 +10,7 @@ import transformers
 
 import tiny
 from bertline.baselines.base import BaselineInputs
-from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.baselines.linear import window_tagger
-from bertline.encoders.loading import load_encoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.base import HeadSettings, LossOptions
@@ -220,18 +218,6 @@ def test_words_have_their_most_frequent_tag_and_unknown_ones_none():
 
 
 class TestLinearTaggers:
-    def test_a_words_vector_is_the_mean_of_its_tokens(self, encoder, tokenizer):
-        words = ["word1", "word2-word3", "word4"]
-        ids = [tokenizer.cls_id, *(i for found in tokenizer.encode_literally(words) for i in found), tokenizer.sep_id]
-        assert len(ids) == 7  # the hyphen is a token of its own
-        one_row = TaggedRows(["a"], ["a"], [words], [["O"] * 3])
-        tokens, zeros, ones = torch.tensor([ids]), torch.zeros(1, 7).long(), torch.ones(1, 7).long()
-        with torch.no_grad():
-            states = load_encoder(encoder).eval()(tokens, zeros, ones).hidden_states[0]
-        expected = torch.stack([states[1], states[2:5].mean(0), states[5]])
-        found = FrozenEncoder(encoder, tiny.machine(), max_length=16).of_words(one_row, kind())
-        assert found == pytest.approx(expected.numpy(), abs=1e-5)
-
     def test_dev_decides_how_readily_a_tag_is_given(self):
         """Half of the same words are names in train and nearly all are in dev: without a threshold they are O."""
 
