@@ -9,6 +9,7 @@ the work is done, never what comes out.
 """
 
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from bertline.foundation.errors import MachineError
-from bertline.foundation.files import folder_written_atomically, read_json, write_json
+from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_json
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress
 
@@ -142,14 +143,31 @@ def _numbered(shards: Iterable[Shard], out: Path) -> Iterator[tuple[int, Shard]]
 
 
 def _whole_or_done(task: Task[Shard], out: Path, numbered: tuple[int, Shard]) -> Counts:
-    """Return the counts of a shard: of its manifest if it was done before, else after doing the
+    """Return the counts of a shard: of its manifest if its folder is whole, else after doing the
     work."""
     index, shard = numbered
     folder = shard_folder(out, index)
-    manifest = folder / _MANIFEST
     identity = hashlib.sha256(repr(shard).encode()).hexdigest()
-    if not manifest.exists() or read_json(manifest)["shard"] != identity:
+    counts = _counts_of(folder, identity)
+    if counts is None:
         with folder_written_atomically(folder) as new:
-            counts = task(shard, new)
-            write_json(new / _MANIFEST, {"shard": identity, "counts": counts})
-    return dict(read_json(manifest)["counts"])
+            made = task(shard, new)
+            write_json(new / _MANIFEST, {"shard": identity, "files": _digests(new), "counts": made})
+        counts = dict(read_json(folder / _MANIFEST)["counts"])
+    return counts
+
+
+def _counts_of(folder: Path, identity: str) -> Counts | None:
+    """Return the counts of a shard's manifest; None if it is missing, torn, or of other files or
+    another shard: a power failure keeps what is renamed, not what is written."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_bytes())
+        is_whole = manifest["shard"] == identity and manifest["files"] == _digests(folder)
+        return dict(manifest["counts"]) if is_whole else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST)
+    return {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files}

@@ -56,10 +56,14 @@ def file_written_atomically(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise an OSError of the block as a MachineError that names the path and says what to do."""
+    """Raise an OSError of the block as a MachineError that names the path and says what to do; but not one of another
+    file, which the block reads."""
     try:
         yield
     except OSError as error:
+        other = None if error.filename is None else Path(os.fsdecode(error.filename))
+        if other is not None and path.name not in str(other) and other not in path.parents:
+            raise
         raise MachineError(cannot_write(path, error)) from error
 
 

@@ -13,7 +13,7 @@ import os
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,14 @@ def reached(url: str) -> Iterator[None]:
         ) from None  # a chained exception would show the password
 
 
+class _Storage(RDBStorage):
+    """Optuna's storage; a heartbeat that is missed while a server restarts ends no trial."""
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        with suppress(SQLAlchemyError, StorageInternalError):
+            super().record_heartbeat(trial_id)
+
+
 def open_storage(url: str) -> RDBStorage:
     """Open the database of the studies at a `tracking.studies_url`, and create its tables if they
     are missing."""
@@ -127,7 +135,7 @@ def open_storage(url: str) -> RDBStorage:
         if address.get_backend_name() == "sqlite":
             Path(str(address.database)).parent.mkdir(parents=True, exist_ok=True)
             engine = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
-        return RDBStorage(text, engine_kwargs=engine, heartbeat_interval=_HEARTBEAT_S, grace_period=_GRACE_S)
+        return _Storage(text, engine_kwargs=engine, heartbeat_interval=_HEARTBEAT_S, grace_period=_GRACE_S)
     except (OSError, RuntimeError) as error:  # Optuna raises the latter for tables of another version
         raise MachineError(
             f"the studies at {without_password(address)} cannot be used ({first_line(error)}). Correct the rights "

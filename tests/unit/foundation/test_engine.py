@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +24,8 @@ def squares(log: Path, shard: int, out: Path) -> dict[str, Any]:
     """Write squares of a shard, and note that it was done; shard 13 is bad input, 99 kills its process."""
     if shard == 13:
         raise DataError("shard 13 is bad")
+    if shard == 14:
+        raise PermissionError(errno.EACCES, "Permission denied", "/data/input.parquet")
     if shard == 99:
         os.kill(os.getpid(), signal.SIGKILL)
     (out / "squares.txt").write_text(" ".join(str(number * number) for number in range(shard)))
@@ -49,12 +53,15 @@ def test_results_come_in_order_and_bytes_do_not_depend_on_the_number_of_workers(
 
 def test_whole_shards_are_skipped_and_the_others_are_done_again(tmp_path: Path, log: Path) -> None:
     out, engine = tmp_path / "out", LocalEngine(0)
-    engine.map(partial(squares, log), [1, 2, 3], out)
+    engine.map(partial(squares, log), [1, 2, 3, 4], out)
     undisturbed = sha256_of_path(out)
     shutil.rmtree(shard_folder(out, 1))
     (out / ".00001.left").mkdir()
-    assert engine.map(partial(squares, log), [1, 2, 3], out) == [{"numbers": shard} for shard in (1, 2, 3)]
-    assert _done(log) == [1, 2, 2, 3]
+    (shard_folder(out, 2) / "squares.txt").write_text("0 1 5")
+    manifest = shard_folder(out, 3) / "shard.json"
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    assert engine.map(partial(squares, log), [1, 2, 3, 4], out) == [{"numbers": shard} for shard in (1, 2, 3, 4)]
+    assert _done(log) == [1, 2, 2, 3, 3, 4, 4]
     assert sha256_of_path(out) == undisturbed
     assert not (out / ".00001.left").exists()
 
@@ -70,6 +77,8 @@ def test_another_plan_does_not_take_the_work_of_the_first(tmp_path: Path, log: P
 def test_bad_input_is_raised_as_it_is_and_what_was_done_stays(tmp_path: Path, log: Path, num_workers: int) -> None:
     with pytest.raises(DataError, match="shard 13 is bad"):
         LocalEngine(num_workers).map(partial(squares, log), [2, 13], tmp_path / "out")
+    with pytest.raises(PermissionError, match=re.escape("/data/input.parquet")):
+        LocalEngine(num_workers).map(partial(squares, log), [2, 14], tmp_path / "out")
     assert (shard_folder(tmp_path / "out", 0) / "shard.json").exists() or num_workers
     assert not shard_folder(tmp_path / "out", 1).exists()
 

@@ -230,3 +230,13 @@ def test_an_event_is_written_once_however_often_it_is_given_and_a_torn_line_agai
     add_missing_events(tmp_path, [event(0), event(1), event(2), event(0, "seed")])
     numbers = [(one["kind"], one["number"]) for one in map(json.loads, path.read_text().splitlines())]
     assert numbers == [("trial", 0), ("trial", 1), ("trial", 2), ("seed", 0)]
+
+
+def test_a_heartbeat_that_the_database_does_not_take_ends_nothing(url, monkeypatch):
+    storage = open_storage(url)
+
+    def fail(*_):
+        raise optuna.exceptions.StorageInternalError
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "record_heartbeat", fail)
+    storage.record_heartbeat(1)
