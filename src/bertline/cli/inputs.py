@@ -37,6 +37,10 @@ def check_start(config: PipelineConfig) -> None:
     A hub name is not checked: it may not be on this machine yet.
     """
     start = config.pretrain.start_from
+    for own in {task.start_from for task in config.tasks.values()} if config.sweep.encoders else ():
+        from bertline.sweep.bench import refuse_same_encoders
+
+        refuse_same_encoders("sweep.encoders", map(Path, filter(None, (own, *config.sweep.encoders))))
     if start is None or not Path(start).expanduser().is_dir():
         return
     from bertline.modeling.checkpoint import Checkpoint

@@ -178,6 +178,11 @@ def explain_failed_composition(
     reason."""
     if isinstance(error, OverrideParseException):
         problem = f"{error.override} cannot be read: {error.message.splitlines()[0]}"
+        key, equals, value = error.override.partition("=")
+        if not equals:
+            return f"{problem}. An override is KEY=VALUE."
+        if (dotted := re.sub(r"\[(\d+)\]", r".\1", key)) != key:
+            return f"{key} cannot be read: the number of a list's entry follows a dot: {dotted}={value}"
         return f"{problem}. A value with such characters needs quotes inside those of the shell: \"KEY='VALUE'\""
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")

@@ -320,6 +320,9 @@ def _usual(path: Path, key: str, columns: Sequence[Column], named: set[Column | 
     if len(fitting) == 1:
         return fitting[0]
     problem = f"{path}: which column is the {key.removesuffix('_column')} cannot be told: "
+    if len(columns) == 1 and (marks := set(str(columns[0])) & set(";|\t")):
+        separator = shlex.quote(marks.pop())
+        raise DataError(f"{problem}{_listed(columns)} Give what separates the columns: separator={separator}")
     if not fitting:
         raise DataError(
             f"{problem}none is called {', '.join(usual[:4])} or the like. {_listed(columns)} Name it: {key}=COLUMN."

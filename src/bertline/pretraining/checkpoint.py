@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from bertline.training.checkpoints import BackgroundWriter, CheckpointFolder, Sa
 from bertline.training.devices import Machine
 from bertline.training.process_group import decide_on_first_rank
 from bertline.training.progress import Seconds, TrainingClock
+
+# File systems that machines share may show a new file some seconds later (NFS caches a folder for up to 60 s).
+_VISIBLE_WITHIN_S = 90.0
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> SavedStep | None:
@@ -46,6 +50,9 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine
     step = decide_on_first_rank(choose, machine.device)
     if step is None or ranks.is_first:
         return newest
+    end = time.monotonic() + _VISIBLE_WITHIN_S
+    while step not in folder.steps and time.monotonic() < end:
+        time.sleep(0.5)
     if (checkpoint := folder.load(step)) is None:
         raise MachineError(
             f"rank {ranks.rank} on {socket.gethostname()} does not see the checkpoint of step {step:,} in "

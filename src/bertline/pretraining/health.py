@@ -227,8 +227,10 @@ def refuse_divergence(
         problem = "there are weights that are infinite or NaN"
     else:
         return
+    saved = (
+        f" The last good checkpoint is in {job.checkpoints_folder}; a run with other settings starts from its weights "
+        f"with pretrain.start_from={job.latest_folder}."
+    )
     raise TrainingDivergedError(
-        f"pretraining failed after step {step:,}: {problem}. {_CALMER} The last good checkpoint is in "
-        f"{job.checkpoints_folder}; a run with other settings starts from its weights with "
-        f"pretrain.start_from={job.latest_folder}."
+        f"pretraining failed after step {step:,}: {problem}. {_CALMER}{saved if job.latest_folder.exists() else ''}"
     )

@@ -108,10 +108,11 @@ def _train(config: TrainedTokenizerConfig, text: CorpusText) -> tuple[Tokenizer,
         word_counts, vocab_size=config.vocab_size, min_frequency=config.min_frequency, max_alphabet=config.max_alphabet
     )
     rare, rare_share = left_out(word_counts, config.max_alphabet)
-    if rare_share >= _MUCH_UNKNOWN:
-        warn(
-            f"tokenizer.max_alphabet={config.max_alphabet} leaves out {len(rare):,} characters: the words that have "
-            f"them, {rare_share:.2%} of the text, become [UNK]"
+    if rare:
+        (warn if rare_share >= _MUCH_UNKNOWN else say)(
+            f"tokenizer.max_alphabet={config.max_alphabet} leaves out {len(rare):,} characters "
+            f"({', '.join(rare[:_SHOWN_WORDS])} ...): the words that have them, {rare_share:.2%} of the text, become "
+            f"[UNK]; tokenizer.max_alphabet={config.max_alphabet + len(rare)} keeps all"
         )
     learned = set(tokens)
     tokens = with_user_words(tokens, tuple(user_words), size=config.vocab_size)

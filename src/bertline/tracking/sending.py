@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import complete_lines, lock_file, read_json, sha256_of_json, sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import PATTERN
@@ -87,16 +88,20 @@ def send_all(folders: Iterable[Path]) -> list[Path]:
     something.
 
     A second process, or a second call, sends nothing twice; a folder that another process is
-    sending is left to it. What the server does not take is a warning.
+    sending is left to it. What the server does not take is a warning, and one that cannot be
+    reached is tried once.
     """
     left: list[Path] = []
+    silent: set[str] = set()
     for folder in folders:
         with closing(_Sender(folder)) as sender:
             try:
-                is_sent = sender.send()
+                is_sent = read_tracked_runs(folder).tracking.uri not in silent and sender.send()
             except Exception as error:
                 warn(f"{folder} was not sent: {first_line(error)}")
                 is_sent = False
+                if not isinstance(error, BertlineError | ValueError | TypeError | LookupError):  # of this folder alone
+                    silent.add(sender.uri)
         left += [] if is_sent else [folder]
     return left
 

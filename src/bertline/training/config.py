@@ -12,7 +12,7 @@ from bertline.foundation.checked import Checked, Fraction, NonNegativeInt, Posit
 Precision = Literal["fp32", "bf16"]
 """Precision of a run, once `auto` is resolved."""
 # Minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, ...: sbatch(1), --time.
-_TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}")
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 # Flags of sbatch by which a job is found again, followed and stopped in time.
 _OURS = ("--job-name", "--array", "--chdir", "--dependency", "--output", "--error", "--open-mode", "--signal",
          "--requeue", "--no-requeue")  # fmt: skip
@@ -157,6 +157,11 @@ class SlurmLauncherConfig(Checked):
     def check(self) -> None:
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise ValueError(f"time must be a limit as sbatch takes it, such as '4:00:00', found {self.time!r}")
+        if self.time is not None and self.stop_before_s > seconds_of(self.time) // 2:
+            raise ValueError(
+                f"stop_before_s must be at most half of time ({self.time!r}), found {self.stop_before_s}: a start must "
+                "have time to train"
+            )
         for flag in self.flags:
             name = re.split(r"[=\s]", flag)[0]
             if name[:2] in _OURS_SHORT or (name.startswith("--") and any(own.startswith(name) for own in _OURS)):
@@ -166,6 +171,21 @@ class SlurmLauncherConfig(Checked):
         for name in ("flags", "srun_flags", "setup"):
             if any("\n" in line for line in getattr(self, name)):
                 raise ValueError(f"each line of {name} must be one line")
+
+
+def seconds_of(time: str) -> int:
+    """Return a time limit of sbatch in seconds.
+
+    >>> [seconds_of(time) for time in ("90", "90:30", "4:00:00", "1-12", "1-12:30")]
+    [5400, 5430, 14400, 129600, 131400]
+    """
+    found = _TIME.fullmatch(time)
+    assert found is not None
+    parts = [int(part) for part in found["rest"].split(":")]
+    if found["days"] is None and len(parts) < 3:  # minutes come first
+        parts.insert(0, 0)
+    hours, minutes, seconds = (*parts, 0, 0)[:3]
+    return ((int(found["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 LauncherConfig = LocalLauncherConfig | SlurmLauncherConfig

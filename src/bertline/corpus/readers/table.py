@@ -59,6 +59,7 @@ class RowsReader(ReadingSettings):
         self, rows: Iterable[NumberedRow | Dropped], label: str, where: Where
     ) -> Iterator[SourceDocument | Dropped]:
         """Convert numbered rows to documents, whose ids begin with a label; a row without text is left out."""
+        is_first = True
         for item in rows:
             if isinstance(item, Dropped):
                 yield item
@@ -69,8 +70,12 @@ class RowsReader(ReadingSettings):
             if missing:
                 here = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
                 problem = f"no column {self.columns[missing[0]]!r} (corpus.{missing[0]}). Columns here: {here}"
+                if is_first:
+                    hint = " Does another mark separate them (corpus.separator)?" if set(here) & set(";|\t,") else ""
+                    raise DataError(f"{where(number)}: {problem}.{hint if len(row) == 1 else ''}")
                 yield self.bad_row(where(number), problem, Dropped("documents/no_column", name, str(row)))
                 continue
+            is_first = False
             text = row[self.text_column]
             if text is None or text == "" or text != text:  # NaN, as pandas writes a missing value
                 yield Dropped("documents/no_text", name)
