@@ -49,6 +49,16 @@ def test_stages_run_in_the_order_of_dvc_yaml_so_a_stage_knows_its_place_in_the_w
     assert names_run(project) == ["z", "b", "a", "each@y", "each@x"]
 
 
+def test_only_the_listed_params_matter_so_runtime_and_tracking_rerun_nothing(project: Any) -> None:
+    stages({"one": {"cmd": "echo a > out", "params": ["model"], "outs": ["out"]}})
+    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 1}\n")
+    assert names_run(project) == ["one"]
+    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 8}\n")
+    assert names_run(project) == []
+    Path("params.yaml").write_text("model: {size: 2}\nruntime: {workers: 8}\n")
+    assert names_run(project) == ["one"]
+
+
 def test_a_folder_dependency_counts_pycache_unless_dvcignore_lists_it(project: Any) -> None:
     Path("src/__pycache__").mkdir(parents=True)
     Path("src/a.py").write_text("a")
@@ -62,6 +72,21 @@ def test_a_folder_dependency_counts_pycache_unless_dvcignore_lists_it(project: A
     assert names_run(project) == []
 
 
+def test_an_empty_list_of_tasks_is_a_pipeline_without_tasks(project: Any) -> None:
+    Path("params.yaml").write_text("tasks: {}\n")
+    content = {"foreach": "${tasks}", "do": {"cmd": "echo ${key} > out_${key}", "outs": ["out_${key}"]}}
+    stages({"sweep": content, "one": {"cmd": "echo a > out", "outs": ["out"]}})
+    assert names_run(project) == ["one"]
+
+
+def test_stages_made_for_the_keys_of_params_yaml_depend_on_their_own_part_of_it_alone(project: Any) -> None:
+    content = {"foreach": "${tasks}", "do": {"cmd": "echo ${key} > out_${key}", "params": ["tasks.${key}"]}}
+    stages({"sweep": {**content, "do": {**content["do"], "outs": ["out_${key}"]}}})
+    for value, run in (("1", ["sweep@a", "sweep@b"]), ("2", ["sweep@b"])):
+        Path("params.yaml").write_text(f"tasks: {{a: {{x: '${{y}}'}}, b: {{x: {value}}}}}\n")
+        assert names_run(project) == run
+
+
 @pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])
 def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_be_called_so(project, name, stale):
     # DVC leaves these two keys out of the run cache's key wherever they stand: it takes them for facts about files.
@@ -70,6 +95,26 @@ def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_
         Path("params.yaml").write_text(f"model: {{{name}: {value}}}\n")
         names_run(project)
     assert yaml.safe_load(Path("out").read_text()) == {"model": {name: 1 if stale else 2}}
+
+
+def test_a_stage_that_always_runs_re_runs_only_what_depends_on_a_file_that_it_changed(project: Any) -> None:
+    write = "mkdir -p seen; cp a seen/a; cp b seen/b@x"
+    content: dict[str, Any] = {
+        "configure": {"cmd": "cp conf params", "deps": ["conf"], "outs": [{"params": {"cache": False}}]},
+        "seen": {"cmd": write, "always_changed": True, "deps": ["params"], "outs": [{"seen": {"cache": False}}]},
+        "one": {"cmd": "cp seen/a one", "deps": ["seen/a"], "outs": ["one"]},
+        "two": {"foreach": ["x"], "do": {"cmd": "cp seen/b@x two", "deps": ["seen/b@${item}"], "outs": ["two"]}},
+    }
+    for name in ("conf", "a", "b"):
+        Path(name).write_text("1")
+    stages(content)
+    assert names_run(project) == ["configure", "seen", "one", "two@x"]
+    assert names_run(project) == ["seen"]
+    assert set(project.status()) == {"seen"}
+    Path("b").write_text("2")
+    assert names_run(project) == ["seen", "two@x"]
+    Path("conf").write_text("2")
+    assert names_run(project) == ["configure", "seen"]
 
 
 def test_the_digests_of_the_lock_are_md5_of_a_file_and_of_the_list_of_a_folder_s_files(project: Any) -> None:

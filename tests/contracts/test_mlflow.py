@@ -35,6 +35,17 @@ def run_id(client: MlflowClient, tmp_path: Path, request: pytest.FixtureRequest)
     return client.create_run(experiment).info.run_id
 
 
+def test_the_file_store_is_an_error_so_sqlite_is_the_default(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="filesystem tracking backend"):
+        MlflowClient((tmp_path / "mlruns").as_uri()).create_experiment("x")
+
+
+def test_the_same_metric_and_step_logged_twice_shows_twice_so_feeds_ask_first(client, run_id) -> None:
+    for milliseconds in (1000, 2000):
+        client.log_batch(run_id, metrics=[Metric("loss", 1.0, milliseconds, 5)])
+    assert len(client.get_metric_history(run_id, "loss")) == 2
+
+
 def test_batches_hold_1000_metrics_and_100_params_as_values_py_has_it(client: MlflowClient, run_id: str) -> None:
     # A server enforces these; a bare database does not.
     assert (MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH) == (METRICS_PER_BATCH, PARAMS_PER_BATCH)

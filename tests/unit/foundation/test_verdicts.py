@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertline.foundation.verdicts import FEWEST_BLOCKS, Difference, Measured, adjusted, compared, measured, outcome
+from bertline.foundation.verdicts import (
+    FEWEST_BLOCKS,
+    MOST_BLOCKS,
+    Difference,
+    Measured,
+    adjusted,
+    compared,
+    measured,
+    outcome,
+)
 
 NUM_CLUSTERS, NUM_SEEDS = 40, 5
 
@@ -84,6 +93,20 @@ def test_sources_of_very_unequal_size_do_not_make_equal_systems_different(sizes)
         return [system([random.normal(size=30)[sources][:, None]], list(map(str, sources)), repeatable=True)]
 
     assert share_of_verdicts(600, drawn) <= 0.06
+
+
+def test_rows_of_one_source_are_not_counted_as_independent():
+    random = np.random.default_rng(1)
+    false = {"clusters": 0, "rows": 0}
+    for _ in range(150):
+        # What a system gets right it gets right in both rows of a source: half as much is known as it seems.
+        rows = [np.repeat(random.random(NUM_CLUSTERS) < 0.6, 2).astype(float)[:, None] for _ in range(2)]
+        sources = [str(row // 2) for row in range(2 * NUM_CLUSTERS)]
+        for name, of_name in (("clusters", sources), ("rows", alone(2 * NUM_CLUSTERS))):
+            first, second = (system([one], of_name, repeatable=True) for one in rows)
+            false[name] += compared(first, second).verdict != "not shown"
+    assert false["clusters"] / 150 <= 0.08
+    assert false["rows"] / 150 >= 0.12
 
 
 def test_a_difference_of_the_size_named_as_visible_is_found_in_nine_of_ten_repetitions():
@@ -250,6 +273,21 @@ def test_a_score_that_is_no_mean_of_rows_has_the_noise_that_theory_gives():
         correlations.append(compared(found).standard_error)
     # Standard error of a correlation r of normal variables: (1 - r²) / sqrt(n); here r² = 1/2.
     assert np.mean(correlations) == pytest.approx(0.5 / np.sqrt(300), rel=0.1)
+
+
+def test_many_clusters_are_grouped_and_none_is_torn_apart():
+    sources = [str(row // 3) for row in range(3000)]
+    values = np.random.default_rng(9).random((3000, 1))
+    found = system([values], sources, repeatable=True)
+    assert found.blocks.shape == (1, MOST_BLOCKS)
+    assert found.blocks.mean() == pytest.approx(values.mean())
+    first_block = [row for row in range(3000) if (row // 3) % MOST_BLOCKS == 0]
+    assert found.blocks[0, 0] == pytest.approx(values[first_block].mean())
+
+
+def test_systems_on_other_rows_are_not_compared():
+    with pytest.raises(ValueError, match="4 and 5 blocks"):
+        compared(system([np.ones((4, 1))], repeatable=True), system([np.ones((5, 1))], repeatable=True))
 
 
 @given(st.lists(st.none() | st.floats(0, 1), max_size=7))
