@@ -18,7 +18,7 @@ class Examples(Stage):
     sections = ("examples",)
     inputs = ("artifacts/corpus", "artifacts/tokenizer")
     output = "artifacts/examples"
-    packages = ("numpy", "tokenizers", "nanotoken", "scikit-learn")
+    packages = ("numpy", "tokenizers", "nanotoken")
     is_of_pretraining = True
 
     def build(self, work: Work) -> dict[str, float]:
