@@ -197,10 +197,12 @@ def memory(plan: Forecast | None, runtime: RuntimeConfig) -> str:
     """Compare the phases with the memory of a rank; on a GPU, training looks for a fitting micro-batch itself."""
     if plan is None:
         return "not used: nothing is pretrained"
-    found = f"{gigabytes(plan.hardware.usable_bytes)} for a rank"
-    for number, phase in enumerate(plan.phases, start=1):
-        found += f"; phase {number}: {gigabytes(phase.memory.total)} ± 25 % for {phase.micro_batch_size} sequences of "
-        found += str(phase.max_length)
+    phases = (
+        f"phase {number}: {gigabytes(phase.memory.total)} ± 25 % for {phase.micro_batch_size} sequences of "
+        f"{phase.max_length}"
+        for number, phase in enumerate(plan.phases, start=1)
+    )
+    found = "; ".join([f"{gigabytes(plan.hardware.usable_bytes)} for a rank", *phases])
     if plan.fits:
         return found
     choice = f"runtime.micro_batch_size={plan.fitting_micro_batch_size}"

@@ -314,12 +314,6 @@ class Rate(NamedTuple):
     basis: str
 
 
-def read_measurements(folder: Path) -> Measurements:
-    """Read the records in a folder of results."""
-    records = [{**read_json(path), "file": path.name} for path in sorted(folder.glob("pretraining_step_*.json"))]
-    return [record for record in records if record["tokens_per_s"] is not None]  # None: that side was not measured
-
-
 def rate_of(training: Training, length: int, hardware: Hardware, measurements: Measurements) -> Rate:
     """Return the rate of the nearest record on this hardware; without one near enough, a stated fraction of the peak.
 

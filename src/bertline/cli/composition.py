@@ -136,11 +136,7 @@ def run_recipe(stage: Stage, file: str, words: str | None) -> None:
 def composing(config: str = "config", ignored: Collection[str] = ()) -> Callable[..., Callable[[list[str]], None]]:
     """Turn a function of a composed configuration into a subcommand, a function of Hydra's overrides; of the sections
     that are `ignored` it reads `pretrain.start_from` alone."""
-
-    def decorate(run: Callable[[_Composed], None]) -> Callable[[list[str]], None]:
-        return functools.wraps(run)(lambda arguments: run_composed(run, arguments, config=config, ignored=ignored))
-
-    return decorate
+    return lambda run: functools.wraps(run)(functools.partial(run_composed, run, config=config, ignored=ignored))
 
 
 def run_composed(

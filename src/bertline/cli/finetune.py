@@ -97,24 +97,29 @@ def fine_tuned(composed: dict[str, Any]) -> dict[str, Any]:
         raise type(error)(in_the_users_terms(str(error), name, own_paths, composed["task"])) from error
     swept = read_json(places["sweep"] / "result.json")
     arm, winner = swept["arms"]["encoder"], swept["winner"]["name"]
-    result: dict[str, Any] = {"task": swept["task"], "metric": swept["metric"], "winner": winner}
-    result |= {"test": arm["test_mean"], "test_std": arm["test_std"], "dev": arm["dev_mean"]}
-    if winner != "encoder":
-        result |= {key: swept["baselines"][winner].get(key) for key in ("test", "test_std", "dev")}
-    result["seeds"] = len(arm["seeds"])
-    result["baselines"] = {baseline: one["test"] for baseline, one in swept["baselines"].items()}
+    encoder_scores = {"test": arm["test_mean"], "test_std": arm["test_std"], "dev": arm["dev_mean"]}
+    scores = swept["baselines"].get(winner, encoder_scores)
+    result: dict[str, Any] = {
+        "task": swept["task"],
+        "metric": swept["metric"],
+        "winner": winner,
+        **{key: scores.get(key) for key in encoder_scores},
+        "seeds": len(arm["seeds"]),
+        "baselines": {baseline: one["test"] for baseline, one in swept["baselines"].items()},
+    }
     if isinstance(composed["start_from"], list):
-        scores = {arm["start"]: arm["test_mean"] for arm in swept["arms"].values()}
-        result["encoders"] = {named: scores.get(start) for named, start in starts.items()}
+        by_start = {arm["start"]: arm["test_mean"] for arm in swept["arms"].values()}
+        result["encoders"] = {named: by_start.get(start) for named, start in starts.items()}
     if composed["teacher"] is not None:
         distilled = read_json(places["sweep"] / DISTILLATION)
         say(comparison(distilled))
-        rows = distilled.pop("rows")
-        result |= {row["name"]: row["score"] for row in rows} | distilled
-    model, report = places["export"] / name, places["evaluate"] / "report.html"
-    encoder = model if winner == "encoder" else places["export"] / f"{name}-encoder"
-    folders = {"export": model, "encoder": encoder, "report": report}
-    result |= {key: str(path.resolve()) for key, path in folders.items()}
+        result |= {row["name"]: row["score"] for row in distilled.pop("rows")} | distilled
+    written = {
+        "export": places["export"] / name,
+        "encoder": places["export"] / (name if winner == "encoder" else f"{name}-encoder"),
+        "report": places["evaluate"] / "report.html",
+    }
+    result |= {key: str(path.resolve()) for key, path in written.items()}
     if "label_curve" in swept:
         result["label_curve"] = swept["label_curve"]
     if number := swept["doubtful_labels"]["number"]:
@@ -392,8 +397,10 @@ def _columns(split: str, table: Any, asked: Mapping[str, str]) -> tuple[list[tup
         entries = list(table)
         for place, row in enumerate(entries):
             if not isinstance(row, Mapping):
-                problem = f"{split}, index {place}: {row!r} is no dictionary."
-                raise DataError(f"{problem} Give a data frame, a dataset, or a list of dictionaries, one a row.")
+                raise DataError(
+                    f"{split}, index {place}: {row!r} is no dictionary. Give a data frame, a dataset, or a list of "
+                    "dictionaries, one a row."
+                )
         names = dict.fromkeys(name for row in entries for name in row)
         table = {name: [row.get(name) for row in entries] for name in names}
     for argument, name in asked.items():

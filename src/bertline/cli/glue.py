@@ -20,8 +20,9 @@ from bertline.foundation.progress import say
 from bertline.run.stage import run_stage
 from bertline.tokenization.vocabulary import resolve_folder
 
-_SETS = yaml.safe_load(files("bertline.cli").joinpath("glue.yaml").read_text(encoding="utf-8"))
-GLUE: dict[str, dict[str, Any]] = {one["name"]: one for one in _SETS}
+GLUE: dict[str, dict[str, Any]] = {
+    one["name"]: one for one in yaml.safe_load(files("bertline.cli").joinpath("glue.yaml").read_text(encoding="utf-8"))
+}
 """The nine data sets by the name of their task in conf/task, as in glue.yaml: those with the fewest rows first."""
 
 
@@ -76,11 +77,9 @@ def found_sets(data: Path, wanted: Sequence[str] | None) -> list[dict[str, Any]]
 
 
 def _place_of(glue_set: Mapping[str, Any], data: Path) -> dict[str, Any] | None:
-    for layout in glue_set["layouts"]:
-        for folder in layout["folders"]:
-            if all((data / folder / name).is_file() for name in layout["files"]):
-                return {**glue_set, **layout, "path": str((data / folder).resolve())}
-    return None
+    places = ((layout, data / folder) for layout in glue_set["layouts"] for folder in layout["folders"])
+    whole = (place for place in places if all((place[1] / name).is_file() for name in place[0]["files"]))
+    return next(({**glue_set, **layout, "path": str(folder.resolve())} for layout, folder in whole), None)
 
 
 def task_of(found: Mapping[str, Any], composed: Mapping[str, Any], start: str | None) -> dict[str, Any]:

@@ -5,7 +5,6 @@
 Nothing heavy is imported before a subcommand is known, so that help answers at once.
 """
 
-import difflib
 import gc
 import importlib
 import inspect
@@ -20,6 +19,7 @@ from typing import NoReturn
 
 import bertline
 from bertline.cli.project import conf_folder, enter_project, require_project
+from bertline.foundation.validation import closest
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,6 @@ bertline COMMAND --help shows examples and all keys of a command. Settings are o
 conf/: bertline plan model=base plan.device=h100. The stages of the pipeline run with `dvc repro`, and one by
 hand with `python pipelines/STAGE.py`.
 """
-_TRAIN = ("finetune", "glue")
 
 
 def main() -> NoReturn:
@@ -70,12 +69,11 @@ def main() -> NoReturn:
     if name in ("--help", "-h", "help", "--version"):
         in_one_line(lambda: print(f"bertline {bertline.__version__}" if name == "--version" else _help()))
     if name not in COMMANDS:
-        likely = difflib.get_close_matches(name, COMMANDS, n=1)
-        meant = f"Did you mean `bertline {likely[0]}`?" if likely else "`bertline --help` lists the commands."
-        print(f"error: there is no command {name!r}. {meant}", file=sys.stderr)
+        meant = closest(name, COMMANDS) or " `bertline --help` lists the commands."
+        print(f"error: there is no command {name!r}.{meant}", file=sys.stderr)
         sys.exit(2)
     wants_help = {"--help", "-h"} & {*arguments}
-    if name in _TRAIN and not wants_help:
+    if name in ("finetune", "glue") and not wants_help:
         from bertline.training.environment import use_training_environment
 
         use_training_environment()

@@ -25,7 +25,6 @@ _TASKS = re.compile(r"tasks=\[[^{}]*\]$")
 _TASK_GROUP = "task@tasks."
 _TEXTS = ("task_name", "name", "text", "pair", "reason")
 """Arguments whose value is text, whatever it looks like: a task may be called 2020, and a sentence has commas."""
-_MANY_RUNS = ("-m", "--multirun")
 
 
 def quoted_where_needed(arguments: Sequence[str]) -> list[str]:
@@ -38,7 +37,7 @@ def quoted_where_needed(arguments: Sequence[str]) -> list[str]:
     >>> quoted_where_needed(["corpus.path=/data/Übung (2), neu", "optimizer.lr=1e-3"])
     ["corpus.path='/data/Übung (2), neu'", 'optimizer.lr=1e-3']
     """
-    if any(argument in _MANY_RUNS for argument in arguments):
+    if any(argument in ("-m", "--multirun") for argument in arguments):
         return list(arguments)
     words = (_of_tasks(argument) if _TASKS.match(argument) else [_quoted(argument)] for argument in arguments)
     return list(chain.from_iterable(words))
@@ -99,7 +98,6 @@ def with_saved_choices(message: str) -> str:
     return f"{message}\nLasting choices are in {LOCAL}: edit or delete it to take them back."
 
 
-_MOST = 3
 # Keys of one section have much in common, so whole keys must be closer than difflib's 0.6.
 _CLOSE = 0.8
 
@@ -111,15 +109,10 @@ def sections_of(config: str) -> set[str]:
     return sections | {key for one in defaults if isinstance(one, dict) for key in one if key == "task"}
 
 
-def arguments_of(config: str) -> list[str]:
-    """Return the keys that a file in conf/ has besides its sections."""
-    content: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / f"{config}.yaml"))
-    return list(keys_of({key: value for key, value in content.items() if key not in ("defaults", "hydra")}))
-
-
 def refuse_unread(overrides: Sequence[str], config: str, ignored: Collection[str] = ()) -> None:
     """Check that something reads each override: `+` adds any key, and a command ignores sections, all but one key."""
-    own = arguments_of(config)
+    content: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / f"{config}.yaml"))
+    own = list(keys_of({key: value for key, value in content.items() if key not in ("defaults", "hydra")}))
     sections = sections_of(config)  # unknown keys of these are errors of their validation
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         key, text = override.key_or_group, override.input_line
@@ -221,7 +214,7 @@ def suggestion(key: str, known: Sequence[str]) -> str:
     )
     if not meant and siblings:
         return f" Keys of {section}: {', '.join(siblings)}."
-    return _did_you_mean(meant[:_MOST])
+    return _did_you_mean(meant[:3])
 
 
 def _did_you_mean(meant: Sequence[str]) -> str:

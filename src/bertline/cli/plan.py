@@ -63,10 +63,9 @@ def forecast_of(config: PipelineConfig, asked: planning.PlanConfig) -> tuple[pla
     text = planning.text_size(config.corpus, changed) if asked.corpus_tokens is None else given
     vocab_size = planning.vocab_size(config.tokenizer, changed)
     training = planning.Training(config, vocab_size, hardware.attention_device(precision))
-    measurements = planning.read_measurements(RECORDS)
-    return training, planning.forecast(
-        training, hardware, text, num_devices=asked.num_devices, measurements=measurements
-    )
+    records = [{**read_json(path), "file": path.name} for path in sorted(RECORDS.glob("pretraining_step_*.json"))]
+    measured = [record for record in records if record["tokens_per_s"] is not None]  # None: that side was left out
+    return training, planning.forecast(training, hardware, text, num_devices=asked.num_devices, measurements=measured)
 
 
 def default_pipeline() -> str:

@@ -65,8 +65,7 @@ def given_files(
         return None
     for split, path in named.items():
         if not path.is_file():
-            key = "data" if data is not None else split
-            raise DataError(f"{key} is {path}, which is not a file.")
+            raise DataError(f"{split if data is None else 'data'} is {path}, which is not a file.")
     if asked_format is not None:
         if asked_format not in get_args(FileFormat):
             raise ConfigError(f"format is {asked_format!r}; it is one of {', '.join(get_args(FileFormat))}.")
@@ -81,11 +80,10 @@ def given_files(
 def file_format(path: Path) -> FileFormat:
     """Return the format of a file by its extension; articles, or rows with the columns of SQuAD, are SQuAD."""
     ending = Path(without_compression(path.name)).suffix
-    if ending not in _BY_ENDING:
+    if (found := _BY_ENDING.get(ending)) is None:
         raise DataError(
             f"{path}: the ending {ending!r} tells no format. Name it: format={', '.join(get_args(FileFormat))}."
         )
-    found = _BY_ENDING[ending]
     if found not in ("jsonl", "json", "parquet"):
         return found
     first = next(read_records(path, replace(JSON_LINES, format=found), BadRows("skip")), None)

@@ -94,7 +94,8 @@ def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[
         if is_folder:
             names = {name: path for name, path in names.items() if not any(one[0] == "." for one in name.split("/"))}
         wanted = [name for name in sorted(names) if not is_folder or without_compression(name).endswith(suffixes or "")]
-        parts = [Part(_address(system, names[name]), name, *_state(system, names[name])) for name in wanted]
+        address = str if isinstance(system, LocalFileSystem) else system.unstrip_protocol
+        parts = [Part(address(names[name]), name, *_state(system, names[name])) for name in wanted]
     if not wanted:
         expected = f"no file ending in {' or '.join(suffixes)}" if suffixes else "no file"
         state = (
@@ -102,10 +103,6 @@ def find_files(place: str, suffixes: tuple[str, ...]) -> tuple[list[Part], list[
         )
         raise DataError(f"corpus.path: {place!r} (in {Path.cwd()}) {state}. Put your text there, or name its place.")
     return parts, [Dropped("files/other_suffix", name) for name in sorted(names.keys() - set(wanted))]
-
-
-def _address(system: Any, path: str) -> str:
-    return path if isinstance(system, LocalFileSystem) else str(system.unstrip_protocol(path))
 
 
 def _state(system: Any, path: str) -> tuple[int, str]:
@@ -144,11 +141,10 @@ def refuse_changed(part: Part) -> None:
 
 def shards_of(source: str, parts: Iterable[Part], shard_bytes: int) -> list[InputShard]:
     """Gather parts, in order, to shards of about so many bytes."""
-
-    def size(part: Part) -> int:
-        return part.size if part.range_bytes is None else part.range_bytes
-
-    return [InputShard(source, tuple(some)) for some in batches(parts, size=size, most=shard_bytes)]
+    sized = batches(
+        parts, size=lambda part: part.size if part.range_bytes is None else part.range_bytes, most=shard_bytes
+    )
+    return [InputShard(source, tuple(some)) for some in sized]
 
 
 def line_ranges(part: Part, range_bytes: int) -> list[Part]:

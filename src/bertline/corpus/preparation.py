@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -19,8 +20,8 @@ from bertline.corpus.quality.contamination import contaminated, read_needles
 from bertline.corpus.quality.drops import Drops
 from bertline.corpus.quality.duplicates import write_keys
 from bertline.corpus.reader import CorpusSettings
-from bertline.corpus.sentences.learned import nothing_learned
-from bertline.corpus.sentences.splitter import Knowledge, Splitter
+from bertline.corpus.sentences.learned import LearnedSplitter, nothing_learned
+from bertline.corpus.sentences.splitter import Knowledge, LinesConfig
 from bertline.corpus.storage import read_batches, write_batches
 from bertline.foundation.engine import Counts
 from bertline.foundation.parallel import batches
@@ -139,15 +140,16 @@ class Preparation:
 
 def read_prepared(folder: Path) -> Iterator[PreparedDocument]:
     """Read the prepared documents of a shard, without their keys."""
-    number = 0
-    for columns in read_batches(folder / _FILE):
-        for key, group, split, paragraphs in zip(*columns.values(), strict=True):
-            yield PreparedDocument(key, group, split, tuple(map(tuple, paragraphs)), number=number)
-            number += 1
+    rows = chain.from_iterable(zip(*columns.values(), strict=True) for columns in read_batches(folder / _FILE))
+    for number, (key, group, split, paragraphs) in enumerate(rows):
+        yield PreparedDocument(key, group, split, tuple(map(tuple, paragraphs)), number=number)
 
 
 def split_document(
-    document: SourceDocument, *, splitter: Splitter, unit: Literal["document", "paragraph", "none"] = "none"
+    document: SourceDocument,
+    *,
+    splitter: LearnedSplitter | LinesConfig,
+    unit: Literal["document", "paragraph", "none"] = "none",
 ) -> tuple[PreparedDocument | None, list[Dropped]]:
     """Clean a document and split it into sentences; the keys are those of the `unit`."""
     texts = [text for text in map(clean, document.paragraphs) if text]

@@ -69,7 +69,6 @@ class SourcesCorpusConfig(CorpusSettings):
     """Seed of the hashes that choose the documents of a source or language that is not read as a whole."""
 
     def check(self) -> None:
-        """Raise ValueError for a name that cannot be a folder, and for sources without language where it matters."""
         for name in self.sources:
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", name):
                 raise ValueError(
@@ -80,14 +79,12 @@ class SourcesCorpusConfig(CorpusSettings):
             raise ValueError(
                 "sources is empty; add one with +source@corpus.sources.NAME=text corpus.sources.NAME.path=/path/to/it"
             )
-        if self.language_exponent is None:
-            return
         without = [
             name
             for name, source in self.sources.items()
             if source.language is None and getattr(source, "language_column", None) is None
         ]
-        if without:
+        if self.language_exponent is not None and without:
             raise ValueError(
                 f"language_exponent is {self.language_exponent}, but no language is given for {', '.join(without)}: "
                 "set language, or language_column where rows have one"
@@ -127,11 +124,6 @@ def texts_of(corpus: CorpusConfig | NoCorpusConfig) -> Iterator[UserData]:
     yield from (data for data in user_data_in(corpus, "corpus") if not data.key.startswith("corpus.decontaminate."))
 
 
-def key_of(source: str) -> str:
-    """Return the key of a source in the configuration: `corpus`, or `corpus.sources.NAME`."""
-    return f"corpus.sources.{source}" if source else "corpus"
-
-
 @contextmanager
 def named_errors(source: str) -> Iterator[None]:
     """Name the source in errors, where there are several."""
@@ -140,4 +132,4 @@ def named_errors(source: str) -> Iterator[None]:
     except BertlineError as error:
         if not source:
             raise
-        raise type(error)(f"source {source} ({key_of(source)}): {error}") from error
+        raise type(error)(f"source {source} (corpus.sources.{source}): {error}") from error

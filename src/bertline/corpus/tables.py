@@ -31,7 +31,6 @@ FORMATS_BY_ENDING: dict[str, TableFormat] = {
     ".parquet": "parquet",
 }
 _QUOTES = "If the file has quotes that do not pair up, set quoting to false, which takes them as text; else fix them."
-_PARQUET_BATCH_ROWS = 1_000
 _PARQUET_BUFFER_BYTES = 1 << 20
 
 
@@ -245,7 +244,7 @@ def _parquet_rows(part: Part, policy: OnUndecodable, columns: Sequence[str]) -> 
             wanted = list(columns) if has_columns else None
             stop = table.num_row_groups if part.stop is None else part.stop
             for group in range(part.start, stop):  # one by one, so that a damaged one leaves those before it
-                for batch in table.iter_batches(_PARQUET_BATCH_ROWS, [group], wanted, use_threads=False):
+                for batch in table.iter_batches(1_000, [group], wanted, use_threads=False):
                     for row in batch.to_pylist():
                         number += 1
                         yield number, row

@@ -9,7 +9,9 @@ import operator
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+_Mark = TypeVar("_Mark")
 
 
 class Bound(NamedTuple):
@@ -20,25 +22,11 @@ class Bound(NamedTuple):
     limit: float
 
 
-def at_least(limit: float) -> Bound:
-    """Return the bound of numbers that are `limit` or more."""
-    return Bound("at least", operator.ge, limit)
-
-
-def above(limit: float) -> Bound:
-    """Return the bound of numbers that are more than `limit`."""
-    return Bound("above", operator.gt, limit)
-
-
-def at_most(limit: float) -> Bound:
-    """Return the bound of numbers that are `limit` or less."""
-    return Bound("at most", operator.le, limit)
-
-
-def below(limit: float) -> Bound:
-    """Return the bound of numbers that are less than `limit`."""
-    return Bound("below", operator.lt, limit)
-
+# Each takes the limit.
+at_least = functools.partial(Bound, "at least", operator.ge)
+above = functools.partial(Bound, "above", operator.gt)
+at_most = functools.partial(Bound, "at most", operator.le)
+below = functools.partial(Bound, "below", operator.lt)
 
 PositiveInt = Annotated[int, at_least(1)]
 NonNegativeInt = Annotated[int, at_least(0)]
@@ -103,13 +91,7 @@ def _hints(cls: Any) -> dict[str, Any]:
 @functools.cache
 def _bounds(cls: Any) -> dict[str, list[Bound]]:
     """Return the bounds of the fields of a dataclass that have any, also inside of `| None` and of `tuple`."""
-    found: dict[str, list[Bound]] = {}
-    for name, hint in _hints(cls).items():
-        for part in (hint, *typing.get_args(hint)):
-            bounds = [one for one in getattr(part, "__metadata__", ()) if isinstance(one, Bound)]
-            if bounds:
-                found[name] = bounds
-    return found
+    return {name: bounds for name, hint in _hints(cls).items() if (bounds := _marks(hint, Bound))}
 
 
 def user_data_in(value: Any, key: str = "", hint: Any = None) -> Iterator[UserData]:
@@ -134,14 +116,14 @@ def user_data_in(value: Any, key: str = "", hint: Any = None) -> Iterator[UserDa
         for number, item in enumerate(value):
             yield from user_data_in(item, f"{prefix}{number}", of_items)
     elif isinstance(value, str):
-        yield from (UserData(key, value, mark.may_be_on_hub) for mark in _marks(hint))
+        yield from (UserData(key, value, mark.may_be_on_hub) for mark in _marks(hint, DataType))
 
 
 def names_user_data(cls: Any) -> bool:
     """Return whether a configuration class has a field that names data of the user."""
-    return any(map(_marks, _hints(cls).values()))
+    return any(_marks(hint, DataType) for hint in _hints(cls).values())
 
 
-def _marks(hint: Any) -> list[DataType]:
+def _marks(hint: Any, kind: type[_Mark]) -> list[_Mark]:
     parts = (hint, *typing.get_args(hint))
-    return [mark for part in parts for mark in getattr(part, "__metadata__", ()) if isinstance(mark, DataType)]
+    return [mark for part in parts for mark in getattr(part, "__metadata__", ()) if isinstance(mark, kind)]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_file, write_json
@@ -34,8 +34,17 @@ exists and is empty."""
 _MANIFEST = "shard.json"
 
 
-class Engine(Protocol):
-    """Does work over shards."""
+def shard_folder(out: Path, index: int) -> Path:
+    """Return the folder of a shard's files."""
+    return out / f"{index:05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Processes of this machine."""
+
+    num_workers: int
+    """Number of processes; with 0 or 1 the work is done in this one."""
 
     def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
         """Apply a task to each shard whose folder is not whole yet.
@@ -52,23 +61,6 @@ class Engine(Protocol):
         Raises:
             MachineError: A worker was killed, a folder cannot be written, or there is no cluster.
         """
-        ...
-
-
-def shard_folder(out: Path, index: int) -> Path:
-    """Return the folder of a shard's files."""
-    return out / f"{index:05d}"
-
-
-@dataclass(frozen=True, slots=True)
-class LocalEngine:
-    """Processes of this machine."""
-
-    num_workers: int
-    """Number of processes; with 0 or 1 the work is done in this one."""
-
-    def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
-        """See `Engine.map`."""
         work = partial(_whole_or_done, task, out)
         total = len(shards) if isinstance(shards, Sized) else None
         num_workers = self.num_workers if total is None else min(self.num_workers, total)
@@ -89,7 +81,6 @@ class RayEngine:
     """Cores for a shard."""
 
     def map(self, task: Task[Shard], shards: Iterable[Shard], out: Path, *, description: str = "") -> list[Counts]:
-        """See `Engine.map`."""
         ray = _connected()
         # Each task is retried for as long as machines are lost; an error of the task itself is
         # raised at once.
@@ -104,6 +95,9 @@ class RayEngine:
             if cause is not None and not isinstance(cause, ray.exceptions.RayError):
                 raise cause from error  # what the task raised
             raise MachineError(f"Ray could not do the work ({error}). The same command resumes it.") from error
+
+
+Engine = LocalEngine | RayEngine
 
 
 def engine_named(name: Literal["local", "ray"], num_workers: int) -> Engine:

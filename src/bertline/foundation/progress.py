@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _Any = TypeVar("_Any")
 _LINE_EVERY_S = 10.0
-_BAR_WIDTH = 20
 # Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have it.
 _OF_NOTEBOOK = "JPY_PARENT_PID"
 
@@ -71,8 +70,7 @@ def can_draw() -> bool:
     The terminal that a notebook gives to a `!command` cannot: each redrawn line would stay in its output.
     """
     is_shown = _LOGGER.isEnabledFor(logging.INFO) and sys.stdout.isatty()
-    redraws = os.environ.get("TERM") != "dumb" and _OF_NOTEBOOK not in os.environ
-    return is_shown and redraws
+    return is_shown and os.environ.get("TERM") != "dumb" and _OF_NOTEBOOK not in os.environ
 
 
 def progress(
@@ -171,14 +169,13 @@ class ShownLine:
     def __rich__(self) -> Table:
         """Return what rich draws: the bar with its counts, and as many notes as the line has room for."""
         from rich.progress_bar import ProgressBar
-        from rich.table import Table
+        from rich.table import Column, Table
         from rich.text import Text
 
         line = self._line()
         counts = ", ".join(filter(None, (line.count, line.left, *line.notes)))
-        bar = ProgressBar(total=line.total, completed=line.done, width=_BAR_WIDTH, pulse=line.total is None)
-        drawn = Table.grid(padding=(0, 1))
-        for no_wrap in (True, True, False):  # the last one gives way
-            drawn.add_column(no_wrap=no_wrap)
+        bar = ProgressBar(total=line.total, completed=line.done, width=20, pulse=line.total is None)
+        # The last column gives way.
+        drawn = Table.grid(Column(no_wrap=True), Column(no_wrap=True), Column(), padding=(0, 1))
         drawn.add_row(line.what, bar, Text(counts, no_wrap=True, overflow="ellipsis"))
         return drawn

@@ -21,7 +21,6 @@ from bertline.foundation.files import sha256_of_file
 from bertline.stages.base import Stage
 
 _SOURCE = Path(__file__).resolve().parents[2]
-_PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "templates/*")
 _STAGES = "bertline.stages."
 # These modules print messages, validate, or keep records, which cannot change a result.
@@ -80,7 +79,7 @@ def _closure(waiting: list[str], root: Path, stage: str, own_kind: Sequence[str]
             continue
         base = root.joinpath(*module.split("."))
         path = next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
-        if path is None or module.split(".")[0] != _PACKAGE:
+        if path is None or module.split(".")[0] != "bertline":
             continue
         of_stage = stage if module.startswith(_KINDS) else _STAGES if module.startswith(_STAGES) else None
         is_own = not own_kind or module in own_kind

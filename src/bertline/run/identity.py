@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +86,9 @@ def data_of(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str,
 
 
 def require_data(key: str, path: Path) -> None:
-    """Check that the user's data is there."""
-    if not at_hand(path):
+    """Check that the user's data, or a glob's folder, exists and is no empty folder; hidden files do not count."""
+    base = base_of(str(path))
+    if not (base.is_file() or any(not inner.name.startswith(".") for inner in base.glob("*"))):
         wrong = "is an empty folder" if path.exists() else "does not exist"
         raise ConfigError(
             f"{key}: {path} {wrong} (in {Path.cwd()}). Put your data there, or name the path where it is: "
@@ -106,20 +108,12 @@ def require_watchable(key: str, path: Path) -> None:
         )
 
 
-def at_hand(path: str | Path) -> bool:
-    """Return whether the user's data, or a glob's folder, exists and is no empty folder; hidden files do not count."""
-    base = base_of(str(path))
-    return base.is_file() or any(not inner.name.startswith(".") for inner in base.glob("*"))
-
-
 def base_of(path: str) -> Path:
     """Return the longest leading part of a path without wildcards: the folder that a glob searches."""
     whole = Path(path).expanduser()
     if whole.exists() or not glob.has_magic(path):  # brackets may also be part of a name
         return whole
-    parts = whole.parts
-    plain = next(index for index, part in enumerate(parts) if glob.has_magic(part))
-    return Path(*parts[:plain])
+    return Path(*takewhile(lambda part: not glob.has_magic(part), whole.parts))
 
 
 def digests_of_inputs(

@@ -39,7 +39,7 @@ def inputs_of_stage(
     """Return the folders of the artifacts that a stage reads, by name; `places` stand for those in artifacts/."""
     inputs: dict[str, Path] = {}
     for path in _artifacts_read(stage, task, config):
-        name = _name_of(path, task)
+        name = path.name if path.name != task else path.parent.name  # `tasks` of artifacts/tasks/TASK
         if name in OF_PRETRAINING and not config.pretrains:
             continue
         if name not in places and not path.exists():
@@ -58,11 +58,6 @@ def _artifacts_read(stage: Stage, task: str | None, config: PipelineConfig) -> I
             yield path
         elif uses_pretrained(config.tasks[str(task)].start_from):
             yield stage_named("pretrain").output_of(None)
-
-
-def _name_of(path: Path, task: str | None) -> str:
-    """Return the name of an input: `tasks` of artifacts/tasks/TASK."""
-    return path.name if path.name != task else path.parent.name
 
 
 def _refuse_other_configuration(name: str, artifact: Path, config: PipelineConfig) -> None:
@@ -125,9 +120,8 @@ def tracked_sections(stage: Stage, task: str | None, config: PipelineConfig) -> 
 def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) -> list[str]:
     """Return the keys of params.yaml whose value changed since a stage started, with both values, as text."""
     try:
-        present = yaml.safe_load(PARAMS.read_text(encoding="utf-8")) or {}
-        config = sections_in(present)
-        now = tracked_sections(stage, task, config)
+        present = sections_in(yaml.safe_load(PARAMS.read_text(encoding="utf-8")) or {})
+        now = tracked_sections(stage, task, present)
     except (OSError, BertlineError) as error:
         return [f"{PARAMS} ({error})"]
     return [f"{key} (was {old!r}, is {new!r})" for key, (old, new) in differences(dict(frozen), now).items()]

@@ -15,18 +15,12 @@ from typing import Any
 
 import yaml
 
-try:
-    from yaml import CSafeLoader as _SafeLoader  # ten times as fast
-except ImportError:  # PyYAML was built without libyaml
-    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
-
 from bertline.evaluation.facts import PROVENANCE_NAME
 from bertline.foundation.files import sha256_of_path, write_json
+from bertline.foundation.formats import number_of
 from bertline.foundation.parallel import processor_name, usable_cores
 from bertline.stages.registry import stage_named
 from bertline.training.config import RuntimeConfig
-
-_DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
 
 
 @cache
@@ -50,7 +44,7 @@ def artifact_digest(path: Path) -> str:
     stages = locked_stages() if running_under_dvc() else {}
     entries = [entry for stage in stages.values() for entry in stage.get("outs", [])]
     digests = [entry["md5"] for entry in entries if entry["path"] == path.as_posix() and "md5" in entry]
-    return digests[-1] if digests else sha256_of_path(path)[:_DIGEST_CHARACTERS]
+    return digests[-1] if digests else sha256_of_path(path)[:36]  # MLflow's limit for a dataset's digest
 
 
 def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeConfig) -> None:
@@ -81,12 +75,10 @@ def _machine(runtime: RuntimeConfig) -> str:
     torch = sys.modules.get("torch")
     if torch is not None and runtime.device in ("auto", "cuda") and torch.cuda.is_available():
         return f"{runtime.num_devices * runtime.num_nodes} × {torch.cuda.get_device_name()}"
-    num_cores = len(usable_cores())
-    cores = f"{num_cores} CPU {'core' if num_cores == 1 else 'cores'}"
-    return f"{cores} ({processor_name()})"
+    return f"{number_of(len(usable_cores()), 'CPU core')} ({processor_name()})"
 
 
-class _LockLoader(_SafeLoader):
+class _LockLoader(yaml.CSafeLoader):  # ten times as fast as that in Python
     """Reads numbers as DVC writes them: `1e-12` is a number in YAML 1.2, and text for PyYAML."""
 
 

@@ -20,8 +20,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from bertline.foundation.errors import BertlineError, ConfigError, MachineError
 from bertline.foundation.files import append_lines, read_json_lines, write_atomically
@@ -36,7 +37,6 @@ from bertline.training.environment import environment_for_training, outside_step
 
 T = TypeVar("T")
 _STARTS = "starts.jsonl"
-_COMMANDS = ("sbatch", "squeue", "scontrol")
 _ANSWERS_IN_S = 60
 _ASK_QUEUE_S = 3.0
 _LOOK_S = 0.5
@@ -44,7 +44,6 @@ _LOOK_S = 0.5
 _CONTROLLER_BACK_S = 600.0
 _REQUEUED_IN_S = 120.0
 _RANKS_END_S = 30.0
-_LAST_LINES = 20
 
 
 class UnansweredError(Exception):
@@ -58,11 +57,9 @@ def run_job(folder: Path, runtime: RuntimeConfig, *, ranks: bool, freeze: Callab
         ranks: Whether the work has a rank for each device (pretraining), else it may be a job array (a sweep).
         freeze: Writes the run folder's configuration; called if a job is submitted.
     """
-    launcher = runtime.launcher
-    assert isinstance(launcher, SlurmLauncherConfig)
     if (done := finished_status(folder)) is not None:
         return done
-    if missing := [name for name in _COMMANDS if shutil.which(name) is None]:
+    if missing := [name for name in ("sbatch", "squeue", "scontrol") if shutil.which(name) is None]:
         raise MachineError(
             f"runtime.launcher is slurm, but this machine has no {', '.join(missing)}. Run the command on a login node "
             "of the cluster, or start the work here with runtime/launcher=local."
@@ -163,14 +160,13 @@ def _show(log: Path, shown: int) -> int:
 def _last_lines(folder: Path) -> str:
     """Return the end of the newest log."""
     logs = sorted(_logs(folder), key=lambda path: path.stat().st_mtime)
-    lines = logs[-1].read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:] if logs else []
+    lines = logs[-1].read_text(encoding="utf-8", errors="replace").splitlines()[-20:] if logs else []
     return "".join(f"  | {line}\n" for line in lines)
 
 
 def job_script(folder: Path, runtime: RuntimeConfig, *, name: str, ranks: bool) -> str:
     """Return the job script of a run folder; for its arguments see `run_job`."""
-    launcher = runtime.launcher
-    assert isinstance(launcher, SlurmLauncherConfig)
+    launcher = cast("SlurmLauncherConfig", runtime.launcher)
     place, log = Path.cwd(), (folder / "log").resolve()
     for path in (place, log):
         if "%" in str(path) or "\\" in str(path) or "\n" in str(path):
@@ -207,8 +203,7 @@ def srun_command(folder: Path, runtime: RuntimeConfig, *, ranks: bool) -> list[s
     A rank that fails does not end the others: they notice it within `runtime.peer_timeout_s`, and the first one still
     writes why. None is ended because another has ended: the first one writes the result when the others are done.
     """
-    launcher = runtime.launcher
-    assert isinstance(launcher, SlurmLauncherConfig)
+    launcher = cast("SlurmLauncherConfig", runtime.launcher)
     nodes, tasks = (runtime.num_nodes, runtime.num_devices) if ranks else (1, 1)
     cores = _cores(runtime, launcher, ranks=ranks)
     flags = [f"--nodes={nodes}", f"--ntasks-per-node={tasks}", "--kill-on-bad-exit=0", "--wait=0"]
@@ -228,8 +223,7 @@ def main(folder: Path) -> int:
     signals = _Signals()
     frozen, config = read_frozen(folder)
     runtime, job_id = config.runtime, this_job(os.environ)
-    launcher, ranks = runtime.launcher, stage_named(frozen["stage"]).on_several_devices
-    assert isinstance(launcher, SlurmLauncherConfig)  # only `run_job` freezes a configuration for a job
+    launcher, ranks = cast("SlurmLauncherConfig", runtime.launcher), stage_named(frozen["stage"]).on_several_devices
     is_array = not ranks and launcher.sweep_tasks > 1
     if read_status(folder).state == "finished":
         say("the work is finished already")
@@ -260,7 +254,8 @@ def main(folder: Path) -> int:
     if is_array and exit_status not in (TO_BE_REQUEUED, 128 + signal.SIGKILL):
         return 1  # an error of this machine
     say(status.message or "the work was killed")
-    return _requeued(job_id)
+    _requeue(job_id)
+    return TO_BE_REQUEUED
 
 
 class _Signals:
@@ -304,10 +299,8 @@ def _may_start(folder: Path, job_id: str, max_requeues: int) -> bool:
     progress = f"{checkpoints[-1] if checkpoints else ''}/{done.stat().st_size if done.exists() else 0}"
     starts = [start["progress"] for start in read_json_lines(path) if start["job"] == job_id]
     append_lines(path, [json.dumps({"job": job_id, "progress": progress})])
-    without = 0
-    while without < len(starts) and starts[-1 - without] == progress:
-        without += 1
-    return without <= max_requeues
+    without_progress = takewhile(progress.__eq__, reversed(starts))
+    return len(list(without_progress)) <= max_requeues
 
 
 def this_job(environment: Mapping[str, str]) -> str:
@@ -322,20 +315,19 @@ def this_job(environment: Mapping[str, str]) -> str:
     return environment["SLURM_JOB_ID"]
 
 
-def _requeued(job_id: str) -> int:
-    """Put the job back into the queue, which ends this process; returns the exit status where it is not put back."""
+def _requeue(job_id: str) -> None:
+    """Put the job back into the queue, which ends this process; returns where it is not put back."""
     state = end_of(job_id).partition(",")[0]
     if state not in ("RUNNING", "SUSPENDED", ""):  # cancelled by a person, or requeued by Slurm
         say(f"job {job_id} stops here ({state})")
-        return TO_BE_REQUEUED
+        return
     answer = _patiently(lambda: _answered("scontrol", "requeue", job_id), for_s=_CONTROLLER_BACK_S)
-    if answer is None or answer.returncode != 0:
+    if answer is not None and answer.returncode == 0:
+        say(f"job {job_id} is put back into the queue; its next start resumes")
+        time.sleep(_REQUEUED_IN_S)  # Slurm ends the job meanwhile
+    else:
         why = "no answer" if answer is None else _words(answer)
         warn(f"Slurm did not put job {job_id} back into the queue ({why}); submit it again to resume")
-        return TO_BE_REQUEUED
-    say(f"job {job_id} is put back into the queue; its next start resumes")
-    time.sleep(_REQUEUED_IN_S)  # Slurm ends the job meanwhile
-    return TO_BE_REQUEUED
 
 
 class Job(NamedTuple):

@@ -52,7 +52,6 @@ from bertline.tracking.tracked_runs import TrackedRun, TrackedRuns, write_tracke
 from bertline.training.config import SlurmLauncherConfig
 from bertline.training.environment import Node, this_node
 
-_DOCSTRINGS = "docstrings"
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
 _HEADLINE_PARAMS = (
     "corpus.kind", "tokenizer.vocab_size", "model.num_hidden_layers", "model.hidden_size", "objective.kind",
@@ -305,7 +304,8 @@ def open_stage(
     inputs |= {key: Path(path) for key, path in watched["data"].items()}
     run = StageRun(stage=stage, task_name=task, config=config, inputs=inputs, made_of=made_of, opened_s=opened_s)
     if under_dvc:
-        say(_place(run))
+        names = [stage.full_name(task) for stage, task in stages_of(config)]
+        say(f"stage {names.index(run.name) + 1} of {len(names)}")
     with nullcontext() if run.is_long else held(run.folder):
         is_finished = not (run.is_long or under_dvc) and read_status(run.folder).state == "finished"
         run.is_done = is_finished and finished_status(run.folder) is not None
@@ -318,7 +318,7 @@ def open_stage(
             from bertline.tracking.sending import sending  # imports MLflow, which takes 2 s
 
             sent = sending(run.folder)
-        with _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS), sent:
+        with _docstrings_kept(Path(config.runtime.runs_folder) / "docstrings"), sent:
             if run.is_long:
                 yield run
                 return
@@ -384,12 +384,6 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
     finally:
         if reader_fingerprint() != reader:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _place(run: StageRun) -> str:
-    """Return how far the whole pipeline is, `stage 9 of 15`."""
-    names = [stage.full_name(task) for stage, task in stages_of(run.config)]
-    return f"stage {names.index(run.name) + 1} of {len(names)}"
 
 
 def _node(stage: Stage, config: PipelineConfig) -> Node:

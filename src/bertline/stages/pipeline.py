@@ -37,8 +37,7 @@ def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path]) -> Pipe
 
 def of_tasks(config: PipelineConfig, folder: Path) -> dict[str, Path]:
     """Return the folder of each task in an artifact; of a single task, with files of its own, it is the artifact."""
-    is_of_one = any(folder.glob("*.json"))
-    return {name: folder if is_of_one else folder / name for name in config.tasks}
+    return {name: folder if any(folder.glob("*.json")) else folder / name for name in config.tasks}
 
 
 def used_params(config: PipelineConfig) -> dict[str, Any]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertline.foundation.mappings import value_at
 from bertline.foundation.work import Work
 from bertline.stages.base import PYTHON_DOCS, Stage, picked
 from bertline.tracking.tracked_runs import TrackedRuns
-
-if TYPE_CHECKING:
-    pass
 
 _OF_DOCSTRINGS = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 

@@ -26,7 +26,7 @@ def test_the_help_of_a_command_has_an_example_and_its_keys(name: str, capsys: py
 def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant() -> None:
     done = run_bertline(ROOT, "finetun", "data=x")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: there is no command 'finetun'. Did you mean `bertline finetune`?\n"
+    assert done.stderr == "error: there is no command 'finetun'. Did you mean finetune?\n"
 
 
 def test_it_works_on_the_project_from_any_folder_inside(tmp_path: Path) -> None:

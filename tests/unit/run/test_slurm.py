@@ -189,7 +189,7 @@ def test_a_job_is_put_back_only_while_it_runs(programs: Path, tmp_path: Path, mo
     for state, requeued in (("CANCELLED", False), ("COMPLETING", False), ("PREEMPTED", False), ("RUNNING", True)):
         path.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/{state}\necho JobId=7 JobState={state} Reason=None\n')
         path.chmod(0o755)
-        assert slurm._requeued("7") == 85
+        slurm._requeue("7")
         assert ("requeue 7" in (tmp_path / state).read_text()) == requeued
 
 
@@ -200,7 +200,7 @@ def test_a_task_of_an_array_whose_machine_fails_is_not_put_back(
     runtime = tiny.runtime(launcher=launcher(sweep_tasks=2))
     config: Any = type("Config", (), {"runtime": runtime})
     monkeypatch.setattr(slurm, "read_frozen", lambda _: (frozen, config))
-    monkeypatch.setattr(slurm, "_requeued", lambda job: 85)
+    monkeypatch.setattr(slurm, "_requeue", lambda job: None)
     for name, value in (("SLURM_ARRAY_JOB_ID", "7"), ("SLURM_ARRAY_TASK_ID", "1"), ("SLURM_JOB_ID", "8")):
         monkeypatch.setenv(name, value)
     write_status(tmp_path, Status(state="running"))

@@ -94,7 +94,6 @@ _KINDS: tuple[tuple[str, re.Pattern[str], _Replace], ...] = (
     ("empty_brackets", re.compile(r"(?<!\S)\([\s,;]*\)"), ""),
     ("empty_brackets", re.compile(r"(?<!\S)\(\s*[,;][\s,;]*(?=\w)"), "("),
 )
-_MOST_ROUNDS = 10
 
 
 def markup_in(text: str) -> dict[str, tuple[int, int]]:
@@ -119,7 +118,7 @@ def without_markup(text: str) -> str:
     >>> without_markup("{{cite|{{a}}}}Euler () saw [[Basel|the city]] &amp; H<sub>2</sub>O<br/>here")
     ' Euler  saw the city & H2O here'
     """
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(10):
         before = text
         for _, pattern, replacement in _KINDS:
             text = pattern.sub(replacement, text)

@@ -170,8 +170,7 @@ def _compared(shard: int, out: Path, *, pairs: Sequence[Path], signed: Sequence[
         # Else they differ too much even if the shorter one was a part of the other.
         if min(len(a), len(b)) >= threshold * max(len(a), len(b)) and (equal := similarity(a, b)) >= threshold:
             rows.append((later, earlier, int(np.float64(equal).view(np.uint64))))
-    found = np.array(sorted(rows), dtype=np.uint64).reshape(-1, 3).T
-    np.save(out / _SIMILAR, found)
+    np.save(out / _SIMILAR, np.array(sorted(rows), dtype=np.uint64).reshape(-1, 3).T)
     return {"compared": chosen.shape[1]}
 
 

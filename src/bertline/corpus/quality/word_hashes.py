@@ -13,7 +13,6 @@ Hashes = npt.NDArray[np.uint64]
 
 # Scripts without spaces between words (Thai to Tibetan, Burmese, Khmer, kana, Han): each character counts as a word.
 _SPACELESS = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_MAX_REMEMBERED = 1_000_000
 # What `str.split` takes for white space becomes a space, and capitals become small letters.
 _WHITE = bytes(code for code in range(128) if chr(code).isspace())
 _TO_WORDS = bytes.maketrans(
@@ -32,7 +31,7 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character).startswith("M")
 
 
-@lru_cache(_MAX_REMEMBERED)
+@lru_cache(1_000_000)
 def _core(word: str) -> str:
     """Return the letters and digits of a word, remembered: text repeats its words."""
     return (word if word.isalnum() else "".join(filter(_is_of_word, word))).casefold()

@@ -28,8 +28,6 @@ from bertline.foundation.checked import UserPathOrHubName
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
-# Maximum number of column names in a message.
-_SHOWN_COLUMNS = 20
 Where = Callable[[int], str]
 
 
@@ -68,7 +66,7 @@ class RowsReader(ReadingSettings):
             name = f"{label}{number}"
             missing = [role for role, column in self.columns.items() if column not in row]
             if missing:
-                here = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
+                here = ", ".join(list(row)[:20]) or "none"
                 problem = f"no column {self.columns[missing[0]]!r} (corpus.{missing[0]}). Columns here: {here}"
                 if is_first:
                     hint = " Does another mark separate them (corpus.separator)?" if set(here) & set(";|\t,") else ""
@@ -105,7 +103,6 @@ class TableReader(RowsReader, FilesReader):
     """Whether fields of CSV files may be in double quotes; false takes quotes as text, and each line as a row."""
 
     def check(self) -> None:
-        """Raise ValueError for settings of another format, and a separator that is not one character."""
         if self.kind == "parquet" and self.encoding != "utf-8":
             raise ValueError(f"encoding is {self.encoding!r}, but Parquet holds its own; leave it out")
         if self.kind != "csv" and (self.separator is not None or not self.quoting):
@@ -114,7 +111,6 @@ class TableReader(RowsReader, FilesReader):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """See `FilesReader.endings`."""
         return _SUFFIXES[self.kind]
 
     def ranges(self, part: files.Part, shard_bytes: int) -> list[files.Part]:
@@ -126,7 +122,6 @@ class TableReader(RowsReader, FilesReader):
         return _row_group_ranges(part, shard_bytes)
 
     def read_part(self, part: files.Part) -> Iterator[SourceDocument | Dropped]:
-        """See `FilesReader.read_part`."""
         named = format_by_name(part.name)
         layout = TableLayout(
             format=named if named is not None and f".{named}" in self.endings else self.kind,
@@ -175,7 +170,6 @@ class HubReader(RowsReader, CorpusReader):
     """Split of the dataset that is read."""
 
     def check(self) -> None:
-        """Raise ValueError for a dataset of the hub without revision."""
         if self.revision is None and not self.is_folder:
             raise ValueError(
                 f"revision is null, and {self.name} is no folder here; give the commit hash of the dataset"
@@ -200,17 +194,13 @@ class HubReader(RowsReader, CorpusReader):
         return [files.InputShard(source, (one,)) for one in ranges], []
 
     def read_shard(self, shard: files.InputShard) -> Iterator[SourceDocument | Dropped]:
-        """See `CorpusReader.read_shard`."""
         (part,) = shard.parts
         assert part.stop is not None
         with self._named():
             rows = files.open_dataset(self, self.split, streaming=True)
-            if hasattr(rows, "num_rows"):
-                chosen = rows.select(range(part.start, part.stop))
-            else:
-                chosen = rows.shard(rows.num_shards, part.start)
-            numbered = enumerate(chosen, start=1)
-            bad_rows = BadRows("error", option="corpus.on_undecodable")
+            is_mapped, asked = hasattr(rows, "num_rows"), range(part.start, part.stop)
+            chosen = rows.select(asked) if is_mapped else rows.shard(rows.num_shards, part.start)
+            numbered, bad_rows = enumerate(chosen, start=1), BadRows("error", option="corpus.on_undecodable")
             for item in self.documents(numbered, f"{part.label}:", lambda number: f"{self._where}, row {number}"):
                 yield from valid(item, bad_rows)
             bad_rows.end()

@@ -33,7 +33,6 @@ class TextReader(FilesReader):
     """Character encoding of the files."""
 
     def check(self) -> None:
-        """Raise ValueError for a beginning of documents that is not one."""
         if (self.document == "regex") != (self.document_start is not None):
             raise ValueError(
                 "document_start says where a document begins with document=regex, and must be null otherwise; found "
@@ -46,15 +45,12 @@ class TextReader(FilesReader):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """See `FilesReader.endings`."""
         return (".txt",)
 
     def ranges(self, part: Part, shard_bytes: int) -> list[Part]:
-        """See `FilesReader.ranges`."""
         return line_ranges(part, shard_bytes) if self.document == "line" and self.encoding == "utf-8" else [part]
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
-        """See `FilesReader.read_part`."""
         lines = read_lines(part, self.encoding, self.on_undecodable)
         if self.document == "line":
             for line in lines_with_text(part, lines):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Literal
 from xml.parsers import expat
 
@@ -20,14 +20,9 @@ class RefusedXmlError(ValueError):
     """XML that is well-formed and not read: it declares entities, or a document is too long."""
 
 
-@dataclass(slots=True)
-class XmlDocument:
-    """A document with its paragraphs."""
-
-    name: str
-    """Its attribute `xml:id` or `id`, else the line of the file where it begins, from 1."""
-    paragraphs: list[str] = field(default_factory=list)
-    """With the line breaks of the file, which `corpus/sentences=lines` splits at."""
+XmlDocument = tuple[str, list[str]]
+"""Name of a document (its attribute `xml:id` or `id`, else the line of the file where it begins, from 1), and its
+paragraphs, with the line breaks of the file, which `corpus/sentences=lines` splits at."""
 
 
 class _Builder:
@@ -71,7 +66,7 @@ class _Builder:
         wanted = self._paths.document
         if self._document is None and (self._ends_with(wanted) if wanted is not None else depth == 1):
             line = str(self.parser.CurrentLineNumber)
-            self._document = XmlDocument(attributes.get("xml:id", attributes.get("id", line)))
+            self._document = attributes.get("xml:id", attributes.get("id", line)), []
             self._document_depth = depth
             self._characters = 0
         self._in_ignored += any(map(self._ends_with, self._paths.ignored))
@@ -113,7 +108,7 @@ class _Builder:
         paragraph = "\n".join(filter(None, lines))
         self._buffer.clear()
         if paragraph and self._document is not None:
-            self._document.paragraphs.append(paragraph)
+            self._document[1].append(paragraph)
 
     def _ends_with(self, path: str) -> bool:
         name, *outer = reversed(path.split("/"))
@@ -145,13 +140,11 @@ class XmlReader(FilesReader):
     """Paths of elements that begin with a space, such as line breaks; TEI's attribute `break="no"` takes it away."""
 
     def check(self) -> None:
-        """Raise ValueError where no element holds text."""
         if not self.paragraphs:
             raise ValueError("paragraphs must name the elements that hold text, such as [p]; found none")
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """See `FilesReader.endings`."""
         return (".xml", ".tei")
 
     def read_part(self, part: Part) -> Iterator[SourceDocument | Dropped]:
@@ -159,11 +152,10 @@ class XmlReader(FilesReader):
         policy, has_paragraphs = self.on_undecodable, False
         try:
             with opened(part) as handle:
-                for document in _Builder(self).documents(handle):
-                    has_paragraphs = has_paragraphs or bool(document.paragraphs)
-                    whole = self.document is None
-                    name = part.name if whole else f"{part.name}:{document.name}"
-                    yield SourceDocument(name, part.name if whole else "", tuple(document.paragraphs))
+                for name, paragraphs in _Builder(self).documents(handle):
+                    has_paragraphs = has_paragraphs or bool(paragraphs)
+                    key, group = (part.name, part.name) if self.document is None else (f"{part.name}:{name}", "")
+                    yield SourceDocument(key, group, tuple(paragraphs))
         except expat.ExpatError as error:
             yield fault(part, policy, "files/not_xml", f"not well-formed XML ({error})", "Mend it")
         except RefusedXmlError as error:

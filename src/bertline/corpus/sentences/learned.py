@@ -92,12 +92,8 @@ def layout_ends(text: str) -> list[int]:
     >>> [text[end:] for end in layout_ends(text)]
     ['We were there :) It rained', 'It rained']
     """
-    for first, signs in _SIGNS:
-        if first in text:
-            for sign in signs:
-                if sign in text:
-                    return [match.end() for match in _LAYOUT.finditer(text)]
-    return []
+    has_sign = any(first in text and any(sign in text for sign in signs) for first, signs in _SIGNS)
+    return [match.end() for match in _LAYOUT.finditer(text)] if has_sign else []
 
 
 # Counts of words and full stops in a part of the corpus, and what all of them together say of each word.

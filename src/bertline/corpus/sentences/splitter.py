@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +36,6 @@ class Knowledge:
         }
 
 
-class Splitter(Protocol):
-    """Splits paragraphs; a pure function of the paragraph."""
-
-    @property
-    def keeps_lines(self) -> bool:
-        """Whether the line breaks of the source matter."""
-
-    def split(self, paragraph: str) -> list[str]:
-        r"""Split one paragraph into sentences.
-
-        Args:
-            paragraph: Cleaned text, on one line; with `keeps_lines`, the cleaned lines of the source with `\n` between.
-
-        Returns:
-            The sentences in order, none empty, each on one line.
-        """
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinesConfig:
     """Each line is a sentence: for text that another program has split."""
@@ -62,12 +44,12 @@ class LinesConfig:
     learns: ClassVar[bool] = False
     keeps_lines: ClassVar[bool] = True
 
-    def splitter(self, knowledge: Knowledge) -> Splitter:
+    def splitter(self, knowledge: Knowledge) -> Self:
         """Return the splitter, which needs no knowledge."""
         return self
 
     def split(self, paragraph: str) -> list[str]:
-        r"""Return the lines.
+        r"""Return the lines of cleaned lines of the source with `\n` between; none is empty.
 
         >>> LinesConfig(kind="lines").split("It rained. Dr.\nSmith stayed.")
         ['It rained. Dr.', 'Smith stayed.']
