@@ -257,9 +257,7 @@ def test_the_data_rule_counts_targets_per_parameter_and_epochs() -> None:
     of = training("base", *PAPER)
     enough, repeated = plan(of, text=tokens(3.3e9)), plan(of, text=tokens(1e9))
     text = planning.data_rule(enough, of)
-    assert f"are {enough.total('targets') / 85_054_464:.3g} per parameter of the layers" in text
-    assert "20 tokens per parameter (Hoffmann et al., arXiv 2203.15556)" in text and "layers, enough." in text
-    assert "Up to 4 epochs are as good as new text (Muennighoff et al., arXiv 2305.16264)" in text
+    assert f"are {enough.total('targets') / 85_054_464:.3g} per parameter of the layers, enough." in text
     assert "that is 26.7 epochs; this run makes 12.7." in text
     assert "makes 41.8: more text would teach more." in planning.data_rule(repeated, of)
     short = training("base", (1000, 128, 256))
@@ -306,11 +304,9 @@ def test_bf16_where_there_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"num_devices": 0}, "must be at least 1"), ({"device": "CPU", "num_devices": 2}, "this machine: give 1"),
-     ({"device": "gtx"}, "plan: device is 'gtx', which is not in the table. Known: cpu (this machine's processor), t4"),
-     ({"price_per_hour": -1}, "price_per_hour must be at least 0"), ({"corpus_tokens": 0}, "must be above 0")],
-)  # fmt: skip
-def test_nonsense_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
+    [({"device": "CPU", "num_devices": 2}, "this machine: give 1"), ({"device": "gtx"}, "plan: device is 'gtx'")],
+)
+def test_devices_that_cannot_be_planned_for_are_refused_by_name(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         validate(PlanConfig, {**content("plan")["plan"], "num_devices": 1, **changes}, where="plan")
 

@@ -34,7 +34,6 @@ from bertline.foundation.engine import Counts, Engine
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, link_or_copy, size_of_path, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.foundation.progress import said_once
 
 SHARD_BYTES = 32_000_000
 """Size of the input of a shard; a file that cannot be cut is in one shard, whatever its size."""
@@ -60,7 +59,7 @@ def build_corpus(
     """
     readers = readers_of(config, python_docs)
     several = isinstance(config, SourcesCorpusConfig)
-    with folder_written_atomically(out) as folder, said_once():
+    with folder_written_atomically(out) as folder:
         shards, unread = _planned(readers)
         sources = [shard.source for shard in shards]
         steps = Steps(engine, _work_folder(work, (config, python_docs, shards)))

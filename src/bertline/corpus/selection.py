@@ -195,7 +195,8 @@ def groups_to_move(config: CorpusSettings, counts: Mapping[Split, int], groups: 
         if here < FEWEST_DOCUMENTS and (here == 0 or there - number >= max(FEWEST_DOCUMENTS, here)):
             moved.append(group)
             here, there = here + number, there - number
-    shortage = f"{number_of(counts[few], 'document')} fell into {few}, sentence pairs need {FEWEST_DOCUMENTS}"
-    fraction = f"corpus.validation_fraction is {config.validation_fraction}"
-    warn(f"{shortage} ({fraction}); moved there: {here - counts[few]} of {full}.")
+    warn(
+        f"{number_of(counts[few], 'document')} fell into {few}, sentence pairs need {FEWEST_DOCUMENTS} "
+        f"(corpus.validation_fraction is {config.validation_fraction}); moved there: {here - counts[few]} of {full}."
+    )
     return frozenset(moved)

@@ -6,12 +6,13 @@ line `NAME = "MODULE:CLASS"`, where NAME is the value of `kind` in the configura
 on its version.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.mappings import leaves
 
 GROUPS = ("bertline.kinds", "bertline.objectives", "bertline.readers")
 Plugin = TypeVar("Plugin")
@@ -46,12 +47,5 @@ def packages_in(section: Any) -> set[str]:
     depth."""
     entries = [entry for group in GROUPS for entry in _entries().select(group=group)]
     packages = {entry.name: entry.dist.name for entry in entries if entry.dist is not None}
-    return {packages[kind] for kind in _kinds_in(section) if kind in packages} if packages else set()
-
-
-def _kinds_in(section: Any) -> Iterator[str]:
-    if isinstance(section, Mapping):
-        if isinstance(section.get("kind"), str):
-            yield section["kind"]
-        for value in section.values():
-            yield from _kinds_in(value)
+    kinds = (value for key, value in leaves(section) if key.rpartition(".")[2] == "kind")
+    return {packages[kind] for kind in kinds if kind in packages}

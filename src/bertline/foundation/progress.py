@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -45,23 +45,6 @@ _LOGGER.addHandler(_CommandLine())
 _LOGGER.propagate = False  # else a root handler, such as Hydra's, would print everything again
 say = _LOGGER.info
 warn = _LOGGER.warning
-
-
-@contextmanager
-def said_once() -> Iterator[None]:
-    """Print each message only the first time: some files are read twice."""
-    said: set[str] = set()
-
-    def is_shown(record: logging.LogRecord) -> bool:
-        num_before = len(said)
-        said.add(record.getMessage())
-        return len(said) > num_before
-
-    _LOGGER.addFilter(is_shown)
-    try:
-        yield
-    finally:
-        _LOGGER.removeFilter(is_shown)
 
 
 def can_draw() -> bool:

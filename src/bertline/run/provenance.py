@@ -49,15 +49,17 @@ def artifact_digest(path: Path) -> str:
 
 def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeConfig) -> None:
     """Write `provenance.json` into a result: what the report says about where and when the work was done."""
-    content = {
-        "stage": stage_named(frozen["stage"]).full_name(frozen.get("task_name")),
-        "ended": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": frozen.get("commit", ""),
-        "fingerprint": frozen.get("fingerprint", ""),
-        "machine": _machine(runtime),
-        "versions": {"python": platform.python_version(), **frozen.get("made_of", {}).get("versions", {})},
-    }
-    write_json(result / PROVENANCE_NAME, content)
+    write_json(
+        result / PROVENANCE_NAME,
+        {
+            "stage": stage_named(frozen["stage"]).full_name(frozen.get("task_name")),
+            "ended": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "commit": frozen.get("commit", ""),
+            "fingerprint": frozen.get("fingerprint", ""),
+            "machine": _machine(runtime),
+            "versions": {"python": platform.python_version(), **frozen.get("made_of", {}).get("versions", {})},
+        },
+    )
 
 
 def md5_of_path(path: Path) -> str:

@@ -73,17 +73,6 @@ def test_whatever_fails_the_old_corpus_stays(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("fraction", [1e-9, 0.999999999])
-def test_a_side_that_the_hash_left_empty_is_given_two_groups(
-    texts: Path, text_config: Make, tmp_path: Path, fraction: float
-) -> None:
-    headline = build(text_config(validation_fraction=fraction), tmp_path / "out")
-
-    assert sorted((headline["train/documents"], headline["validation/documents"])) == [2, 38]
-    ids = [document.id for split in ("train", "validation") for document in read_documents(tmp_path / "out", split)]
-    assert sorted(ids) == sorted(path.name for path in texts.iterdir())
-
-
 def test_a_side_with_one_document_is_given_the_nearest_other_one(
     texts: Path, text_config: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

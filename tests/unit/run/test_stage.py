@@ -226,16 +226,6 @@ def test_by_hand_an_artifact_that_dvc_made_is_read(project: Path, composed: Call
     refused("sweep", deeper, r"model\.num_hidden_layers \(2 there, 3 here\)")
 
 
-def test_sections_without_runtime_and_tracking_make_the_fingerprint(
-    project: Path, composed: Callable[..., dict[str, Any]]
-) -> None:
-    fingerprints = []
-    for change in ("pretrain.seed=7", "runtime.num_threads=7", "pretrain.seed=9"):
-        with open_stage("pretrain", composed("tracking.enabled=false", "pretrain.seed=7", change)) as stage:
-            fingerprints.append(stage.fingerprint)
-    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
-
-
 def test_a_stage_of_dvc_begins_with_its_place_in_the_whole(project, composed, monkeypatch, capsys):
     monkeypatch.setenv("DVC_STAGE", "pretrain")
     settings = composed("tracking.enabled=false", "runtime.runs_folder=runs")

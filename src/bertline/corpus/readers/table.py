@@ -79,8 +79,10 @@ class RowsReader(ReadingSettings):
                 yield Dropped("documents/no_text", name)
                 continue
             if not isinstance(text, str):
-                held = f"holds {type(text).__name__} {str(text)[:60]!r}, expected text"
-                problem = f"column {self.text_column!r} (corpus.text_column) {held}"
+                problem = (
+                    f"column {self.text_column!r} (corpus.text_column) holds {type(text).__name__} "
+                    f"{str(text)[:60]!r}, expected text"
+                )
                 yield self.bad_row(where(number), problem, Dropped("documents/not_text", name, str(text)))
                 continue
             group = row[self.group_column] if self.group_column is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -167,7 +167,6 @@ def counts_of_words(*parts: Iterable[str]) -> WordCounts:
     numbers, tokens = distinct_stretches(text, errors="replace")
     word_numbers, word_of_token = _count_tokens(tokens, np.bincount(numbers).tolist(), counts)
     stop = 0
-    starts: defaultdict[str, int] = defaultdict(int)
     for part in texts:
         start, stop = stop, stop + sum(text.count(" ") + 1 for text in part)
         times = np.bincount(word_of_token[numbers[start:stop]], minlength=len(word_numbers) + 1)
@@ -181,8 +180,7 @@ def counts_of_words(*parts: Iterable[str]) -> WordCounts:
                     kind = kinds[following] = _kind(following, word_numbers, times)
                 left = text[text.rfind(" ", 0, begin) + 1 : begin]
                 if _begins_sentence(left.lstrip(_EDGES), marks + closing, kind, counts):
-                    starts[following] += 1
-    counts.starts.update(starts)
+                    counts.starts[following] += 1
     return counts
 
 
@@ -212,8 +210,7 @@ def _count_tokens(
     """
     numbers: dict[str, int] = {}
     of_tokens = []
-    capitals: defaultdict[str, int] = defaultdict(int)
-    words: defaultdict[str, int] = defaultdict(int)
+    capitals, words = counts.capitals, counts.words
     for token, times_here in zip(tokens, times, strict=True):
         word = token if token.isalpha() else token.strip(_EDGES)  # most are words already
         number = 0
@@ -231,8 +228,6 @@ def _count_tokens(
                 elif token[-1] in ",;:" and word[-2:-1].isalpha():
                     counts.row(word[:-1].lower())[-1] += times_here
         of_tokens.append(number)
-    counts.capitals.update(capitals)
-    counts.words.update(words)
     return numbers, np.array(of_tokens, dtype=np.int64)
 
 

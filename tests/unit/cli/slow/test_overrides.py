@@ -30,12 +30,3 @@ def test_a_task_named_like_a_number_can_be_registered_listed_and_run(tmp_path: P
     assert name in yaml.safe_load((tmp_path / "params.yaml").read_text())["tasks"]
     again = run_recipe(tmp_path, *stage)
     assert "Traceback" not in again.stderr and "task_name is" not in again.stderr
-
-
-def test_a_task_file_that_is_not_registered_is_named_with_its_line() -> None:
-    done = run_recipe(ROOT, "pipelines/task_data.py", "task_name=cola")
-    assert done.returncode == 1
-    assert "conf/task/cola.yaml is not registered" in done.stderr
-    assert '- task@tasks.cola: "cola"' in done.stderr
-    unknown = run_recipe(ROOT, "pipelines/task_data.py", "task_name=no_such_task")
-    assert "not registered" not in unknown.stderr and "no_such_task" in unknown.stderr
