@@ -36,7 +36,8 @@ from bertline.training.environment import adopt_srun_ranks
 from bertline.training.process_group import process_group
 
 _LIMIT_S, _CONNECT_S = 20.0, 5
-# Ranks wait four times as long for one another, at least 120 s, and the message names those that are missing.
+# Ranks wait four times as long for one another, at least 120 s, and the message names those that
+# are missing.
 _PEER_TIMEOUT_S, _RANKS_S = 30.0, 150.0
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _MACHINE = "Look at dmesg, the mounts and the load of this machine, and run the doctor again."

@@ -126,8 +126,8 @@ class Hardware:
         return AttentionDevice(type="cuda", precision=precision, compute_capability=capability)
 
 
-# Dense rates of the vendors' data sheets and, for RTX, of the architectures' whitepapers; rates with structured
-# sparsity are twice as high. A B200 is an eighth of a DGX B200.
+# Dense rates of the vendors' data sheets and, for RTX, of the architectures' whitepapers; rates
+# with structured sparsity are twice as high. A B200 is an eighth of a DGX B200.
 _GPUS = (
     Hardware("t4", "NVIDIA T4", None, 8.1e12, 16e9, r"\bT4\b"),
     Hardware("v100", "NVIDIA V100 16 GB", None, 15.7e12, 16e9, r"V100"),
@@ -272,7 +272,8 @@ def step_memory(training: Training, length: int, sequences: int) -> Memory:
         layer_position += model.num_attention_heads * length * score
     last_layer_position = 3 * width * hidden
     embedding_position = (4 + width + has_dropout) * hidden
-    # A compiled step keeps the logit and its gradient; others also fp32 copies, the softmax and their gradients.
+    # A compiled step keeps the logit and its gradient; others also fp32 copies, the softmax and
+    # their gradients.
     logit = 20 if config.runtime.compile == "off" else 2 * width
     positions, read = sequences * length, sequences * min(targets + with_pooler, length)
     vectors = 9 * hidden + model.intermediate_size  # biases and LayerNorms of a layer
@@ -291,16 +292,17 @@ def step_memory(training: Training, length: int, sequences: int) -> Memory:
 
 # Speed
 
-# Published model FLOPs utilization by hidden size: the five sizes of Ettin (arXiv 2507.11412; hours on 4 H100 in its
-# README); 128 is extrapolated. On A100 MosaicBERT reaches 0.31 at 768 (arXiv 2312.17482) and NVIDIA 0.45 at 1,024
-# (DeepLearningExamples). Without tensor cores, memory and kernel launches are no bottleneck.
+# Published model FLOPs utilization by hidden size: the five sizes of Ettin (arXiv 2507.11412; hours
+# on 4 H100 in its README); 128 is extrapolated. On A100 MosaicBERT reaches 0.31 at 768 (arXiv
+# 2312.17482) and NVIDIA 0.45 at 1,024 (DeepLearningExamples). Without tensor cores, memory and
+# kernel launches are no bottleneck.
 _PUBLISHED_SIZES, _PUBLISHED_UTILISATION = (128, 256, 384, 512, 768, 1024), (0.02, 0.055, 0.084, 0.16, 0.24, 0.34)
 _FP32_UTILISATION = 0.4
-# Compiled steps of tiny and mini compared with matrix products in the same process, on one core with AVX512-BF16: 0.41
-# and 0.49 in bf16, mini 0.83 in fp32.
+# Compiled steps of tiny and mini compared with matrix products in the same process, on one core
+# with AVX512-BF16: 0.41 and 0.49 in bf16, mini 0.83 in fp32.
 _CPU_UTILISATION = {"bf16": 0.4, "fp32": 0.7}
-# Seconds that a forward and backward pass takes at least on a GPU, due to kernel launches, and for each layer more.
-# Cautious guesses.
+# Seconds that a forward and backward pass takes at least on a GPU, due to kernel launches, and for
+# each layer more. Cautious guesses.
 _LAUNCH_S, _LAUNCH_OF_LAYER_S = 2e-3, 0.3e-3
 
 
@@ -357,8 +359,9 @@ def rate_of(training: Training, length: int, hardware: Hardware, measurements: M
 
 # Text
 
-# The default corpus has 3.9 characters per token with a vocabulary of 8,192; English has 4.5 with 30,522, and Chinese
-# in UTF-8 has 3 bytes per token. Compressed text and Parquet have about a third of its size.
+# The default corpus has 3.9 characters per token with a vocabulary of 8,192; English has 4.5 with
+# 30,522, and Chinese in UTF-8 has 3 bytes per token. Compressed text and Parquet have about a third
+# of its size.
 _BYTES_PER_TOKEN, _COMPRESSION = 4.0, 3.0
 _SPECIAL_TOKENS = 3  # of a pair of BERT; that others have one more or fewer is less than the estimate is off
 _BERT_VOCAB_SIZE = 30_522
@@ -529,7 +532,8 @@ def forecast(
         share = math.ceil(phase.global_batch_size / num_devices)
         micro_batch_size = min(share, rows_at_once(runtime, length) or share)
         rate = rate_of(training, length, hardware, measurements)
-        # Rows are computed whole unless they are packed; segments that are compared are rows of their own, two each.
+        # Rows are computed whole unless they are packed; segments that are compared are rows of
+        # their own, two each.
         num_rows = 1 if objective.pairs_together is None else 2
         is_packed = packs(runtime, fill=tokens_each / length / num_rows, attention=training.attention(length))
         computed_tokens = tokens if is_packed else num_rows * sequences * length

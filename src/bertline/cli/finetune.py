@@ -31,11 +31,13 @@ from bertline.tokenization.vocabulary import folder_in_package, resolve_folder
 if TYPE_CHECKING:
     from bertline.inference.model import LoadedModel
 
-# Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
-# higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
+# Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base.
+# Smaller encoders need higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the
+# ratio of hidden sizes gives 2e-4 at 384.
 BASE_RATE, BASE_WIDTH = 5e-5, 768
 LARGEST_RATE = 5e-4
-# Sections of the pipeline that are not read here: nothing is pretrained, and the task is made from arguments.
+# Sections of the pipeline that are not read here: nothing is pretrained, and the task is made from
+# arguments.
 IGNORED = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain", "tasks")
 DISTILLATION = "distillation.json"
 """File of a sweep's result with what its student and its teacher cost, which the report draws."""

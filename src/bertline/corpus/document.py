@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
-# surrogates (not text, and not encodable) and the replacement character.
+# Control characters, zero-width and direction marks, soft hyphens (they would split words into
+# unknown tokens), lone surrogates (not text, and not encodable) and the replacement character.
 _UNWANTED = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ud800-\udfff\ufeff\ufffd]"
 )

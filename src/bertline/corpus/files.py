@@ -32,7 +32,8 @@ TORN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 """What damaged compressed data raises. bz2 raises OSError without an error number: see `torn`."""
 _MARKS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 _OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open, "zstandard": zstd.open}
-# A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph.
+# A line up to this length may be wrapped and is joined with the next one; a longer line ends a
+# paragraph.
 _MAX_WRAPPED_CHARACTERS = 100
 
 

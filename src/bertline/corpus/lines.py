@@ -13,7 +13,8 @@ from bertline.foundation.errors import DataError
 
 # What the error handler makes of a byte that it cannot decode, and NUL, which no text has.
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
-# Limit for files without line ends, which could fill the memory; no real line or document is that long.
+# Limit for files without line ends, which could fill the memory; no real line or document is that
+# long.
 _MAX_LINE_CHARACTERS = 200_000_000
 
 

@@ -158,7 +158,8 @@ def split_document(
         lines = (map(clean, paragraph.splitlines()) for paragraph in document.paragraphs)
         texts = [text for text in ("\n".join(filter(None, part)) for part in lines) if text]
     keys = tuple(map(duplicate_key, texts)) if unit == "paragraph" else (key,) * (unit == "document")
-    # Without a group from the source, the key is the group, so that equal texts are in the same split.
+    # Without a group from the source, the key is the group, so that equal texts are in the same
+    # split.
     name, group = clean(document.id), clean(document.group) or key.hex()
     if not texts:
         return None, [Dropped("documents/empty", name)]

@@ -51,7 +51,8 @@ class CleaningConfig(Checked):
     """
 
 
-# Without slots: a class cannot have two bases with slots of their own, and those of corpora have a reader too.
+# Without slots: a class cannot have two bases with slots of their own, and those of corpora have a
+# reader too.
 @dataclass(frozen=True, kw_only=True)
 class CorpusSettings(Checked):
     """Settings of every kind of corpus, however its text is read."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bertline.corpus.document import Document, Dropped, Split, copy_id, label_of
 from bertline.corpus.preparation import PreparedDocument, in_batches, read_prepared
-from bertline.corpus.quality.drops import Drops
+from bertline.corpus.quality.drops import NUM_SAMPLES, Drops
 from bertline.corpus.quality.duplicates import losers_of, near_duplicates_of, write_signatures
 from bertline.corpus.reader import CorpusSettings
 from bertline.corpus.sources import num_copies
@@ -143,7 +143,7 @@ class Selection:
                 return document, []
             other_shard, other, similarity = near_ones[document.number]
             note = ""
-            if drops.wants("documents/near_duplicate"):
+            if len(drops.samples["documents/near_duplicate"]) < NUM_SAMPLES:  # the others are not shown
                 others = read_prepared(self.prepared[other_shard])
                 note = f"{similarity:.0%} equal to {next(one.id for one in others if one.number == other)}"
             return None, [document.left_out("near_duplicate", note)]

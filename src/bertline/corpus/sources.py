@@ -33,7 +33,8 @@ def labelled(document: SourceDocument, name: str, language: str | None) -> Sourc
     return dataclasses.replace(
         document,
         id=f"{name if language is None else f'{name}[{language}]'}/{document.id}",
-        # Texts without a group are split by their content, so that equal ones of two sources stay together.
+        # Texts without a group are split by their content, so that equal ones of two sources stay
+        # together.
         group=f"{name}/{document.group}" if document.group else "",
     )
 

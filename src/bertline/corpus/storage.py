@@ -98,7 +98,8 @@ def _columns(rows: Sequence[Any], schema: pa.Schema) -> list[pa.Array]:
     return [pa.array([getattr(row, field.name) for row in rows], field.type) for field in schema]
 
 
-# What the steps of the stage leave for each other: folders of shards, documents as Arrow files, sorted arrays.
+# What the steps of the stage leave for each other: folders of shards, documents as Arrow files,
+# sorted arrays.
 
 
 class Made(NamedTuple):

@@ -206,7 +206,8 @@ def _delimited_rows(part: Part, layout: TableLayout, policy: OnUndecodable) -> I
             else:
                 first = "the first row" if names is None else f"the header ({', '.join(names[:20])})"
                 problem = f"{len(cells)} fields, {first} has {width}"
-                # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
+                # A wrong width over several lines comes from an unbalanced quote, which may have
+                # swallowed valid rows.
                 if num_lines > 1:
                     raise DataError(f"{part.path}:{number}: {problem}, in a row over {num_lines} lines. {_QUOTES}")
                 advice = (
@@ -231,7 +232,8 @@ def _sheet(path: str) -> list[tuple[int, int, list[Any]]]:
 
 def parquet_file(part: Part) -> pq.ParquetFile:
     """Open a Parquet file, which may be in an object store."""
-    # Not mapped into memory, where a file that shrinks would end the process; a page at a time, not a row group.
+    # Not mapped into memory, where a file that shrinks would end the process; a page at a time, not
+    # a row group.
     source = fsspec.open(part.path, "rb").open() if "://" in part.path else part.path
     return pq.ParquetFile(source, memory_map=False, buffer_size=_PARQUET_BUFFER_BYTES)
 

@@ -298,6 +298,5 @@ def sha256_of_json(value: Any) -> str:
 
 def size_of_path(path: Path) -> int:
     """Return the size in bytes of a file, or of all files in a folder."""
-    if path.is_file():
-        return path.stat().st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _Any = TypeVar("_Any")
 _LINE_EVERY_S = 10.0
-# Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have it.
+# Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have
+# it.
 _OF_NOTEBOOK = "JPY_PARENT_PID"
 
 

@@ -29,7 +29,8 @@ _WITHOUT_MEANING = frozenset({
     "bertline.foundation.validation", "bertline.stages.base", "bertline.training.environment",
     "bertline.training.progress",
 })  # fmt: skip
-# The command line hands over a configuration, which is a dependency of its own; tracking keeps records.
+# The command line hands over a configuration, which is a dependency of its own; tracking keeps
+# records.
 _PACKAGES_WITHOUT_MEANING = ("bertline.cli.", "bertline.tracking.")
 _KINDS, _REGISTRY = "bertline.kinds.", "bertline.kinds.registry"
 MEMBERS_OF_STAGES: dict[str, tuple[str, ...]] = {
@@ -184,7 +185,8 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            # `from package import module` imports a module; the name of a function has no path and is skipped.
+            # `from package import module` imports a module; the name of a function has no path and
+            # is skipped.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 

@@ -133,7 +133,8 @@ def digests_of_inputs(
         state, newest = _mark_of(place)
         mark = state if digest is sha256_of_path else f"{digest.__name__} {state}"
         digests[name] = kept.get(mark) or digest(place)
-        # A file system that dates changes coarsely may give a later one the same time. git has the same rule.
+        # A file system that dates changes coarsely may give a later one the same time. git has the
+        # same rule.
         if mark not in kept and time.time() - newest > _MUST_BE_OLDER_S and _mark_of(place)[0] == state:
             new[mark] = digests[name]
     if new:

@@ -29,7 +29,8 @@ def git_commit() -> str:
     commit = _git("rev-parse", "HEAD")
     if commit is None:
         return "none"
-    # params.yaml, dvc.lock and the metrics are left out: the pipeline itself writes them while it runs.
+    # params.yaml, dvc.lock and the metrics are left out: the pipeline itself writes them while it
+    # runs.
     changes = _git("status", "--porcelain", "--untracked-files=no", "--", "src", "pipelines", "conf", "dvc.yaml")
     return f"{commit}+changes" if changes else commit
 

@@ -69,7 +69,8 @@ def run_on_devices(folder: Path, runtime: RuntimeConfig, node: Node) -> Status:
         rdzv_backend="c10d" if alone else "static",
         rdzv_endpoint="localhost:0" if alone else f"{node.address}:{node.port}",
         rdzv_configs={} if alone else {"rank": node.rank},
-        # Machines whose configuration, inputs or code differ have other folders, so they never train together.
+        # Machines whose configuration, inputs or code differ have other folders, so they never
+        # train together.
         run_id=folder.name,
         max_restarts=0,
         signals_to_handle="SIGQUIT",

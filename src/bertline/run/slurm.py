@@ -286,7 +286,8 @@ class _Signals:
     def _receive(self, number: int, frame: Any) -> None:
         self.came = True
         if self._work is not None:
-            # A signal to this process alone (`scancel --batch`) is for the work. TERM would make srun kill the ranks.
+            # A signal to this process alone (`scancel --batch`) is for the work. TERM would make
+            # srun kill the ranks.
             self._work.send_signal(signal.SIGUSR1)
 
 

@@ -32,7 +32,8 @@ class Pretrain(Stage):
     is_long = True
     on_several_devices = True
     attachments = (
-        # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).
+        # Mask predictions contain sentences of the configuration: the user's own text (see
+        # tracking.log_text).
         Attachment(path="mask_predictions.jsonl", contains_text=True, while_working=True),
         Attachment(path="health.jsonl", contains_text=False, while_working=True),
         Attachment(path="profile/fit-top_operations.txt", contains_text=False, while_working=True),

@@ -15,7 +15,8 @@ _SOFT_HYPHEN = "\u00ad"
 _LETTERS = r"[^\W\d_]"
 _WORD = re.compile(rf"{_LETTERS}+(?:-{_LETTERS}+)*")
 _DIVIDED = re.compile(rf"(?<![\w-])({_WORD.pattern})([-\u2010\u00ad])\s*\n\s*({_LETTERS}{{2,}}(?:-{_LETTERS}+)*)")
-# What stands between "pre-" and "post-war" in languages of the Latin alphabet: such a hyphen ends a word for good.
+# What stands between "pre-" and "post-war" in languages of the Latin alphabet: such a hyphen ends a
+# word for good.
 _CONJUNCTIONS = "and or to nor und oder bis sowie et ou en of y o e i och og eller ja oraz lub"
 _SUSPENDING = frozenset(_CONJUNCTIONS.split())
 
@@ -56,7 +57,8 @@ def join_hyphens(text: str, words: Container[str]) -> str:
     return _DIVIDED.sub(whole, text)
 
 
-# Markup that a reader or an extractor left in the text: templates, placeholders of formulas, entities, tags.
+# Markup that a reader or an extractor left in the text: templates, placeholders of formulas,
+# entities, tags.
 
 _INLINE = (
     "a abbr b bdi bdo big cite code del dfn em font i ins kbd mark math nobr nowiki q s samp small span strike strong "
@@ -82,7 +84,8 @@ _KINDS: tuple[tuple[str, re.Pattern[str], _Replace], ...] = (
     ("tag", _tags(_BLOCK), " "),
     # From the inside out: the pattern is used again until nothing changes.
     ("template", re.compile(r"\{\{[^{}]*\}\}|\{\|[^{}]*\|\}"), " "),
-    # A link to a file or a category has no text of its own, and options where other links have theirs.
+    # A link to a file or a category has no text of its own, and options where other links have
+    # theirs.
     ("link", re.compile(r"\[\[(?:File|Image|Category|Datei|Kategorie):[^\[\]]*\]\]"), " "),
     ("link", re.compile(r"\[\[([^\[\]|]*\|)?([^\[\]|]*)(?:\|[^\[\]]*)?\]\]"), r"\2"),
     (

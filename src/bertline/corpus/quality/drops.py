@@ -50,10 +50,6 @@ class Drops:
         if not (text and any(one["text"] == text for one in samples)):
             samples.append({"id": _readable(dropped.where), "text": text, "note": dropped.note})
 
-    def wants(self, reason: str) -> bool:
-        """Return whether there are few samples of a reason."""
-        return len(self.samples[reason]) < NUM_SAMPLES
-
     def run(self, step: Step[Before, After], documents: Iterable[Before]) -> Iterator[After]:
         """Yield what a step returns of documents, and count the rest."""
         for document in documents:

@@ -75,10 +75,12 @@ def losers_of(files: Iterable[Path], shard: int) -> dict[int, set[int]]:
     return found
 
 
-# One thread: workers are the parallelism, and threads of rensa that wait for a busy core only burn time.
+# One thread: workers are the parallelism, and threads of rensa that wait for a busy core only burn
+# time.
 os.environ.setdefault("RAYON_NUM_THREADS", "1")
 
-# Two documents are candidates with probability 1 - (1 - J**rows)**bands: 0.97 at J = 0.7, 0.999 at 0.8.
+# Two documents are candidates with probability 1 - (1 - J**rows)**bands: 0.97 at J = 0.7, 0.999 at
+# 0.8.
 NUM_BANDS = 20
 ROWS = 5
 _SEED = 42

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
 
-# Scripts without spaces between words (Thai to Tibetan, Burmese, Khmer, kana, Han): each character counts as a word.
+# Scripts without spaces between words (Thai to Tibetan, Burmese, Khmer, kana, Han): each character
+# counts as a word.
 _SPACELESS = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 # What `str.split` takes for white space becomes a space, and capitals become small letters.
 _WHITE = bytes(code for code in range(128) if chr(code).isspace())

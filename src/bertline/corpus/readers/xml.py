@@ -94,14 +94,16 @@ class _Builder:
         self._buffer.append(text)
         self._characters += len(text)
         if self._characters > _MAX_DOCUMENT_CHARACTERS:
-            raise RefusedXmlError(f"over {_MAX_DOCUMENT_CHARACTERS:,} characters in one document, in {self._place()}")
+            raise RefusedXmlError(
+                f"over {_MAX_DOCUMENT_CHARACTERS:,} characters in one document, in line {self.parser.CurrentLineNumber}"
+            )
 
     def _skipped_entity(self, name: str, is_parameter: bool) -> None:
         if not is_parameter:
             self._text(html.unescape(f"&{name};"))
 
     def _entity(self, name: str, *_: object) -> None:
-        raise RefusedXmlError(f"declares the entity {name!r}, in {self._place()}")
+        raise RefusedXmlError(f"declares the entity {name!r}, in line {self.parser.CurrentLineNumber}")
 
     def _flush(self) -> None:
         lines = (" ".join(line.split()) for line in "".join(self._buffer).splitlines())
@@ -115,9 +117,6 @@ class _Builder:
         if self._stack[-1] != name:
             return False
         return not outer or self._stack[-1 - len(outer) : -1] == outer[::-1]
-
-    def _place(self) -> str:
-        return f"line {self.parser.CurrentLineNumber}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,14 +18,16 @@ from bertline.corpus.document import distinct_stretches
 from bertline.corpus.sentences.splitter import CERTAIN, HAS_CERTAIN, OPENING, STOP, Knowledge, cut_at
 from bertline.foundation.seeds import unit_interval
 
-# Words that are known before any text is read: abbreviations of several languages, and beginnings of sentences.
+# Words that are known before any text is read: abbreviations of several languages, and beginnings
+# of sentences.
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Before a name, a number or an explanation: the sentence goes on, whatever the case of the next word.
+# Before a name, a number or an explanation: the sentence goes on, whatever the case of the next
+# word.
 BEFORE_NAMES = _words("""
     sog inkl exkl beschl entsch subsec subsecs subpara subpart rn rdnr rz hs lit jur vorauss
     mr mrs ms messrs mx mme mlle mgr dr drs prof rev hon st ste sra srta fr amb gen col maj capt lt sgt cpl adm
@@ -57,13 +59,15 @@ STARTERS = _words("""
     Even Some Many Most Such I A An Is Are Was Der Die Das Ein Eine Es Er Sie Wir Ich Dies Diese Dieser Im Am
     Nach Bei Mit Auch Und Aber Doch Le La Les Il Elle Ils Nous Vous Je Un Une Ce Cette El Los Las En Y Pero O Os
     Uma""")
-# A number with a full stop is an ordinal between one of these and a word that begins no sentence ("der 2. Senat").
+# A number with a full stop is an ordinal between one of these and a word that begins no sentence
+# ("der 2. Senat").
 BEFORE_ORDINALS = _words("der die das den dem des im vom zum zur beim ins v")
 # "Sec. 12. Definitions" is one heading.
 LABELS = _words("§ §§ sec. section art. article ch. chapter rule title part no. fig. figure table step abs. artikel")
 
 
-# Ends of sentences that no mark shows, in letters and on web pages: rows of characters, addresses, smileys, times.
+# Ends of sentences that no mark shows, in letters and on web pages: rows of characters, addresses,
+# smileys, times.
 
 # Text without any of these has no such end, which is much faster to see than with the pattern.
 _SIGNS = (
@@ -96,7 +100,8 @@ def layout_ends(text: str) -> list[int]:
     return [match.end() for match in _LAYOUT.finditer(text)] if has_sign else []
 
 
-# Counts of words and full stops in a part of the corpus, and what all of them together say of each word.
+# Counts of words and full stops in a part of the corpus, and what all of them together say of each
+# word.
 
 MAX_ABBREVIATION = 9
 """Longest abbreviation that can be learned, in characters without its final full stop."""
@@ -259,7 +264,8 @@ def learn(counts: WordCounts) -> Knowledge:
     Reference: Kiss and Strunk, Unsupervised Multilingual Sentence Boundary Detection, 2006, sections 3 and 4: the same
     evidence (attachment of the full stop, length, following case, frequent sentence starters).
     """
-    # After sure ends of sentences: how often a number or a name follows, which is no evidence there.
+    # After sure ends of sentences: how often a number or a name follows, which is no evidence
+    # there.
     _, digit, name, common, caseless = ((number + 1) / (sum(counts.sure) + 5) for number in counts.sure)
     base = (digit + name) / (digit + name + common + caseless)
     abbreviations: dict[str, int] = {}
@@ -445,7 +451,8 @@ class LearnedSplitter:
         if self._is_one_of_several(text, start, begin, at, following):
             return False
         if word.isalpha():
-            # Of an abbreviation that was never met: it goes on in lower case, or has no vowel ("Mgr.", "hl.").
+            # Of an abbreviation that was never met: it goes on in lower case, or has no vowel
+            # ("Mgr.", "hl.").
             if first.islower() or first == "§":
                 return False
             if not word.isupper() and lowered.isascii() and _VOWELS.isdisjoint(lowered):

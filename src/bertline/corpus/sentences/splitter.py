@@ -70,17 +70,20 @@ def cut_at(paragraph: str, ends: list[int]) -> list[str]:
 
 OPENING = "\"'“‘’„‚«‹([{¿¡「『（*_"
 CLOSING = "\"'”’“»›)\\]}」』”’）*_"
-# Marks that end a sentence wherever they stand: Devanagari, Ethiopic, Armenian, Burmese, Khmer, Tibetan, Mongolian,
-# Santali, Manipuri, Syriac, N'Ko, Chinese (of Unicode's property Sentence_Terminal, and the shad of Tibetan).
+# Marks that end a sentence wherever they stand: Devanagari, Ethiopic, Armenian, Burmese, Khmer,
+# Tibetan, Mongolian, Santali, Manipuri, Syriac, N'Ko, Chinese (of Unicode's property
+# Sentence_Terminal, and the shad of Tibetan).
 _ALWAYS = "।॥።፧፨։၊။។៕\u0f0d-\u0f11\u0f14᠃᠉᱾᱿꫰꫱꯫܀܁܂߹。！？｡"
 _TIBETAN = "\u0f0d-\u0f11\u0f14"
 # Marks that do so before white space: Urdu, Arabic, Greek (U+037E) and typographic ones.
 _BEFORE_SPACE = "۔؟⸮\u037e‽⁇⁈⁉"
-# After an Armenian letter a colon, and after a Greek one a semicolon, is typed for the mark that looks like it.
+# After an Armenian letter a colon, and after a Greek one a semicolon, is typed for the mark that
+# looks like it.
 _TYPED_FOR_MARK = r"(?<=[\u0531-\u0587]):|(?<=[\u0370-\u03ff\u1f00-\u1fff]);"
-# A full stop, exclamation or question mark before white space: marks, closing, opening, next (a word or a sign).
-# Quantifiers are possessive, and a run of marks matches from its first one only: a long row would take quadratic time.
-# The set stands first, because `re` looks for a set much faster than for what a lookbehind allows.
+# A full stop, exclamation or question mark before white space: marks, closing, opening, next (a
+# word or a sign). Quantifiers are possessive, and a run of marks matches from its first one only: a
+# long row would take quadratic time. The set stands first, because `re` looks for a set much faster
+# than for what a lookbehind allows.
 STOP = re.compile(
     rf"([.!?…](?<![.!?…]{{2}})[.!?…]*+)([{CLOSING}]*+)\s++([{re.escape(OPENING)}]*+)(\w++|[$#&@~+=<>§€£-])"
 )
