@@ -42,8 +42,8 @@ class FrozenEncoder:
         self._machine, self._max_length = machine, max_length
         self._read: dict[str, Vectors] = {}
 
-    def choices(self, train: Sequence[str]) -> dict[str, TextVectors]:
-        """Return, for each pooling, a function from N texts to their vectors [N, H]; `train` is not used."""
+    def choices(self) -> dict[str, TextVectors]:
+        """Return, for each pooling, a function from N texts to their vectors [N, H]."""
         return {"mean": lambda texts: self._pooled(texts)[:, 0], "cls": lambda texts: self._pooled(texts)[:, 1]}
 
     def static_choices(self, train: Sequence[str]) -> dict[str, TextVectors]:

@@ -128,7 +128,7 @@ def text_features(name: Name, given: BaselineInputs, train: Any) -> dict[str, Ca
 def unit_features(given: BaselineInputs) -> Callable[[Any], Vectors]:
     """Return a function from rows to vectors of length 1, pooled as the encoder's folder says."""
     assert given.encoder is not None
-    vectors = given.encoder.choices([])[given.encoder.pooling]
+    vectors = given.encoder.choices()[given.encoder.pooling]
     return lambda rows: of_both_texts([unit(vectors(texts)) for texts in columns(rows)])
 
 
@@ -218,9 +218,9 @@ def rankings_by_vectors(
 def choices_of(name: Name, given: BaselineInputs, train: Any) -> dict[str, TextVectors]:
     """Return, for each setting from which dev chooses, a function from texts to their vectors."""
     assert given.encoder is not None
-    choices: Callable[[Sequence[str]], dict[str, TextVectors]]
-    choices = given.encoder.choices if name == "frozen_encoder" else given.encoder.static_choices
-    return choices(train.texts_read()[:MOST_ROWS])
+    if name == "frozen_encoder":
+        return given.encoder.choices()
+    return given.encoder.static_choices(train.texts_read()[:MOST_ROWS])
 
 
 def _with_neighbours(vectors: Vectors, lengths: Sequence[int]) -> Vectors:

@@ -1,7 +1,6 @@
 """The stage `task_data`: convert the rows of any source into train, dev and test splits with a manifest."""
 
 import itertools
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,36 +121,27 @@ def unlabelled_rows(path: Path, source: Any, task: stored_rows.BuiltTask) -> sto
 
 
 def _check(name: str, config: TaskConfig, task: stored_rows.BuiltTask) -> None:
-    """Check that no split is empty and that train has the requested number of rows, for any kind of task.
+    """Check that no split is empty or has one target only, and that train has the requested number of rows.
 
     Train may be empty if nothing is trained.
     """
     for split, rows in task.splits.items():
         if not len(rows) and not (split == "train" and trains_nothing(config)):
             raise DataError(no_rows(name, split, task.dropped))
-    _check_targets(name, config.metric, task.targets)
+    for split, targets in task.targets.items():
+        # A test without positives gives accuracy 1 to whoever never says yes, and F1 0 to everybody: neither is a
+        # score. Accuracy of an extra test of one label is one, its recall.
+        if len(targets) == 1 and not (split.startswith("test_") and config.metric == "accuracy"):
+            target = ", ".join(map(repr, *targets)) or "no label, entity or answer"
+            raise DataError(
+                f"tasks.{name}: all {split} rows have {target}, so no score can tell one model from another. Give "
+                f"{split} rows with other labels (three of each at least, where one file has all), raise a cap on its "
+                "rows, or leave its file out: it is cut from train then."
+            )
     num_train = len(task.splits["train"])
     for size in (config.num_train_rows, *config.label_efficiency_rows):
         if size is not None and size > num_train:
             raise DataError(
                 f"tasks.{name}: {size} train rows are asked for (num_train_rows, label_efficiency_rows), but there are "
                 f"{num_train}. Ask for at most so many."
-            )
-
-
-def _check_targets(
-    name: str, metric: str, targets: Mapping[stored_rows.SplitName, Collection[tuple[str, ...]]]
-) -> None:
-    """Check that each split has different targets.
-
-    A test without positives gives accuracy 1 to whoever never says yes, and F1 0 to everybody: neither is a score.
-    Accuracy of an extra test of one label is one, its recall.
-    """
-    for split, of_split in targets.items():
-        if len(of_split) == 1 and not (split.startswith("test_") and metric == "accuracy"):
-            target = ", ".join(map(repr, *of_split)) or "no label, entity or answer"
-            raise DataError(
-                f"tasks.{name}: all {split} rows have {target}, so no score can tell one model from another. Give "
-                f"{split} rows with other labels (three of each at least, where one file has all), raise a cap on its "
-                "rows, or leave its file out: it is cut from train then."
             )

@@ -307,9 +307,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             return AnswerPredictions(texts, np.array(starts, dtype=np.int64), nothing, nothing, nothing)
 
         def first_sentences(rows: QuestionRows) -> AnswerPredictions:
-            # Questions on the same context need not be adjacent, so each distinct context is split once, in advance.
-            first = {text: next(iter(split_sentences(text.strip().split("\n")[0])), "") for text in set(rows.contexts)}
-            texts = [first[context] for context in rows.contexts]
+            texts = [next(iter(split_sentences(text.strip().split("\n")[0])), "") for text in rows.contexts]
             return answers(texts, [context.find(text) for context, text in zip(rows.contexts, texts, strict=True)])
 
         made = [inputs.baseline("first_sentence", "first sentence of the context", first_sentences)]
@@ -378,8 +376,6 @@ def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
     left, right = tokens - firsts[:, None], stops[:, None] - 1 - tokens
     context = np.minimum(left, right)
     scores = np.where(context >= 0, context + 0.01 * (stops - firsts)[:, None], -np.inf)
-    if num_tokens == 0:
-        return np.zeros((1, 4), dtype=np.int64)
     best = scores.argmax(axis=0)
     best_firsts, best_stops = (np.searchsorted(best, np.arange(len(firsts)), side=side) for side in ("left", "right"))
     return np.stack([firsts, stops, best_firsts, best_stops], axis=1)
@@ -558,10 +554,8 @@ def _question(row: dict[Any, Any]) -> Question:
         raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
     if not impossible and not answers:
         raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
-    try:
-        texts, starts = ([answer[key] for answer in answers] for key in ("text", "answer_start"))
-    except (KeyError, TypeError):
-        raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"') from None
+    whole = [answer if isinstance(answer, dict) else {} for answer in answers]
+    texts, starts = ([answer.get(key) for answer in whole] for key in ("text", "answer_start"))
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
             raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')

@@ -117,10 +117,7 @@ class VectorIndex:
         Returns:
             Indices of the vectors and their inner products, both [Q, min(k, N)].
         """
-        k = min(k, len(self))
-        if not len(queries):
-            return np.zeros((0, k), dtype=np.int64), np.zeros((0, k), dtype=np.float32)
-        scores, numbers = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
+        scores, numbers = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), min(k, len(self)))
         return numbers, scores
 
 
@@ -232,8 +229,8 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return int(encoded.documents.cut.sum())
 
     def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Epochs:
-        num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
-        return pair_batches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
+        most = self.config.num_hard_negatives
+        return pair_batches(encoded, batch_size=batch_size, num_hard_negatives=most, seed=seed)
 
     def training_outputs(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         return [

@@ -255,16 +255,15 @@ def chosen_sentences(sentences: Sequence[str], summary: str, *, most: int) -> li
     so_far = [Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()]
     chosen = [0] * len(sentences)
     best = 0.0
-    for _ in range(most):
-        gained = None
-        for place, counts in enumerate(of_sentence):
-            if chosen[place]:
-                continue
-            score = sum(overlap_f1(old + new, gold) for old, new, gold in zip(so_far, counts, right, strict=True))
-            if score > best:
-                best, gained = score, place
-        if gained is None:
+    for _ in range(min(most, len(sentences))):
+        scores = [
+            sum(overlap_f1(old + new, gold) for old, new, gold in zip(so_far, counts, right, strict=True))
+            for counts in of_sentence
+        ]
+        gained = max((place for place, taken in enumerate(chosen) if not taken), key=scores.__getitem__)
+        if scores[gained] <= best:
             break
+        best = scores[gained]
         chosen[gained] = 1
         so_far = [old + new for old, new in zip(so_far, of_sentence[gained], strict=True)]
     return chosen

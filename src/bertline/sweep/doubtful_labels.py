@@ -38,7 +38,7 @@ def out_of_fold(rows: TextRows, num_labels: int, encoder: FrozenEncoder | None) 
     """Return the probabilities [N, labels] of rows, each by linear models that did not see it: on
     n-grams of words and on an encoder's vectors, averaged, because they err on other rows."""
     found = np.zeros((len(rows), num_labels), dtype=np.float32)
-    read = None if encoder is None else encoder.choices([])["mean"]
+    read = None if encoder is None else encoder.choices()["mean"]
     vectors = None if read is None else of_both_texts([unit(read(texts)) for texts in columns(rows)])
     for learned, predicted in folds_of(rows, seed=0):
         train = rows.take(learned)

@@ -15,7 +15,6 @@ from bertline.baselines.frozen_encoder import FrozenEncoder
 from bertline.finetuning.finetune import fine_tune
 from bertline.foundation.errors import DataError
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.base import HeadSettings
 from bertline.kinds.sentence_labelling import SentenceLabelling, SentenceLabellingTaskConfig, SentenceRows
 from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
@@ -78,17 +77,6 @@ def rows(count: int, seed: int) -> SentenceRows:
         sentences.append([" ".join(sentence) for sentence in words])
         labels.append([int(has[:place].any()) for place in range(4)])
     return SentenceRows([f"row:{number}" for number in range(count)], sentences, labels)
-
-
-def test_sentences_are_read_in_their_context(encoder: Path, tokenizer: Tokenizer) -> None:
-    kind = SentenceLabelling(task(), LABELS)
-    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.0, seed=0, attention="plain")).eval()
-    one = SentenceRows(["a"], [["word1 word2", "word3"]], [[0, 1]])
-    other = SentenceRows(["a"], [["word9 word8", "word3"]], [[0, 1]])
-    (first,), (second,) = (kind.predict(model, kind.encode(each, tokenizer), tiny.machine()) for each in (one, other))
-    assert first.shape == second.shape == (2, 2)
-    assert first.sum(1) == pytest.approx(1, abs=1e-6)
-    assert abs(first[1] - second[1]).max() > 1e-6  # the same sentence after another one
 
 
 def test_a_long_document_is_read_in_groups_of_whole_sentences_and_all_are_trained(tokenizer: Tokenizer) -> None:
