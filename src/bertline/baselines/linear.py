@@ -112,9 +112,7 @@ def linear_baseline(
     rows, gold = train
     features, num_labels = grid(rows), len(given.kind.labels) or 2
     fitted = _fitted(features, rows, gold, num_labels)
-    on_dev: dict[tuple[str, LinearModel], NDArray[Any]] = {}
-    if not given.folds:
-        on_dev = _on_rows(features, fitted, given.dev)
+    on_dev = {} if given.folds else _on_rows(features, fitted, given.dev)
     for learned, predicted_rows in given.folds:
         learned = learned[learned < len(rows)]
         features_of_fold = grid(rows.take(learned))

@@ -51,10 +51,6 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Sequences:
-        chosen = np.asarray(indices, dtype=np.int64)
-        return Sequences(self.input_ids[chosen], self.token_type_ids[chosen], self.lengths[chosen], self.cut[chosen])
-
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
         """Return the sequences at `indices` as one batch, padded to the longest among them.
 

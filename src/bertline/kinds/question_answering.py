@@ -554,7 +554,7 @@ def _question(row: dict[Any, Any]) -> Question:
         raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
     if not impossible and not answers:
         raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
-    whole = [answer if isinstance(answer, dict) else {} for answer in answers]
+    whole: list[dict[Any, Any]] = [answer if isinstance(answer, dict) else {} for answer in answers]
     texts, starts = ([answer.get(key) for answer in whole] for key in ("text", "answer_start"))
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):

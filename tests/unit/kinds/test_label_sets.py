@@ -30,12 +30,6 @@ def test_coverage_is_as_asked_on_average_over_calibrations(num_rows, coverage):
     assert coverage - 0.01 < np.mean(found) < coverage + 1 / (num_rows + 1) + 0.01
 
 
-def test_nineteen_rows_are_just_enough_for_95_percent_and_the_least_likely_decides():
-    statistics = statistics_of(19, seed=0)
-    least = statistics[np.arange(19), 2 + statistics[:, 0].astype(int)].min()
-    assert LabelSets.of(statistics, "dev").lowest_probability(0.95) == pytest.approx(least, abs=2e-6)
-
-
 @pytest.mark.parametrize(
     ("num_rows", "coverage", "named"),
     [

@@ -74,10 +74,12 @@ def test_no_relevant_document_is_a_hard_negative(encoder, tokenizer, hard_negati
 
 
 def search(relevant, hard_negatives, num_documents=10):
-    sequences = padded_sequences([[2, 5 + number, 3] for number in range(num_documents)], [3] * num_documents, pad_id=0)
-    queries = sequences.take(range(len(relevant)))
+    queries, documents = (
+        padded_sequences([[2, 5 + number, 3] for number in range(count)], [3] * count, pad_id=0)
+        for count in (len(relevant), num_documents)
+    )
     as_arrays = [[np.array(each, dtype=np.int64) for each in lists] for lists in (relevant, hard_negatives)]
-    return EncodedSearch(queries, sequences, *as_arrays)
+    return EncodedSearch(queries, documents, *as_arrays)
 
 
 class TestBatches:
