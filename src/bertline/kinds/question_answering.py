@@ -554,9 +554,11 @@ def _question(row: dict[Any, Any]) -> Question:
         raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
     if not impossible and not answers:
         raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
-    whole: list[dict[Any, Any]] = [answer if isinstance(answer, dict) else {} for answer in answers]
-    texts, starts = ([answer.get(key) for answer in whole] for key in ("text", "answer_start"))
-    for text, start in zip(texts, starts, strict=True):
+    places: list[tuple[Any, Any]] = [
+        (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
+        for answer in answers
+    ]
+    for text, start in places:
         if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
             raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')
         if not text.strip():
@@ -567,4 +569,11 @@ def _question(row: dict[Any, Any]) -> Question:
                 f"the answer {text!r} should stand at answer_start {start}, where the context has "
                 f"{context[max(start, 0) :][: len(text)]!r}; starts count characters from 0, not bytes",
             )
-    return Question(str(row["id"]), row["title"], row["question"], context, texts, starts)
+    return Question(
+        str(row["id"]),
+        row["title"],
+        row["question"],
+        context,
+        [text for text, _ in places],
+        [start for _, start in places],
+    )
