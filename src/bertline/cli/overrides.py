@@ -171,7 +171,7 @@ def explain_failed_composition(
     reason."""
     if isinstance(error, OverrideParseException):
         problem = f"{error.override} cannot be read: {error.message.splitlines()[0]}"
-        key, equals, value = error.override.partition("=")
+        key, equals, value = error.override.replace("'", "").partition("=")
         if not equals:
             return f"{problem}. An override is KEY=VALUE."
         if (dotted := re.sub(r"\[(\d+)\]", r".\1", key)) != key:

@@ -96,6 +96,17 @@ def test_a_value_that_hydra_cannot_read_is_shown_with_the_quotes_it_needs(recipe
     assert error.startswith(f"error: {given} cannot be read: ") and error.endswith("\"KEY='VALUE'\"")
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("pretrain.phases[0].steps=5", "follows a dot: pretrain.phases.0.steps=5"),
+        ("model", "An override is KEY=VALUE."),
+    ],
+)
+def test_an_override_of_another_form_is_answered_with_the_right_one(given: str, says: str) -> None:
+    assert error_of("bertline", "configure", given).endswith(says)
+
+
 def test_a_choice_that_does_not_exist_is_answered_with_those_that_do() -> None:
     done = run_recipe(ROOT, "pipelines/pretrain.py", "optimizer=adamm")
     assert done.returncode == 1

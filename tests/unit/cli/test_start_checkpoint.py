@@ -95,3 +95,8 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_runs(
     said = configured(repository, "experiment=continued", f"model={model}", f"pretrain.start_from={folder}", "--save")
     assert said.startswith("error: ") and expected in said
     assert not (repository / "params.yaml").exists() and not (repository / "conf/local/default.yaml").exists()
+
+
+def test_an_encoder_that_is_not_there_or_named_twice_is_found(repository: Path) -> None:
+    assert "sweep.encoders.0: no/such does not exist" in configured(repository, "sweep.encoders=[./no/such]")
+    assert "is named twice" in configured(repository, "sweep.encoders=[checkpoint,./checkpoint]")

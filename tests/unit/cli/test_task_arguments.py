@@ -156,6 +156,9 @@ def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None
     given = given_text(tmp_path, "alpha,beta\n" + "x,y\n" * 20)
     with pytest.raises(DataError, match=r"which column is the text cannot .*.alpha., .beta..*text_column=COLUMN"):
         task_of_files(given, None, {}, shipped_task)
+    semicolons = given_text(tmp_path, "alpha;beta\n" + "x;y\n" * 20, "semicolons.csv")
+    with pytest.raises(DataError, match=r"cannot be told.*separator=';'"):
+        task_of_files(semicolons, None, {}, shipped_task)
     with pytest.raises(DataError, match=r"no column 'gamma' \(label_column\).*'alpha', 'beta'"):
         task_of_files(given, None, {"text_column": "alpha", "label_column": "gamma"}, shipped_task)
     with pytest.raises(ConfigError, match="kind is 'token_classification', and the files are csv"):

@@ -103,6 +103,7 @@ def test_folders_with_spaces_stay_whole(tmp_path: Path, monkeypatch: pytest.Monk
         ({"flags": ("--array=0-3",)}, "--array"), ({"flags": ("-o here",)}, "-o"),
         ({"flags": ("qos=low",)}, "--qos=low"), ({"setup": ("a\nb",)}, "one line"), ({"time": "soon"}, "4:00:00"),
         ({"stop_before_s": 65536}, "at most 65535"), ({"sweep_tasks": 0}, "at least 1"),
+        ({"time": "0:05:00", "stop_before_s": 200}, "at most half of time"),
         ({"max_requeues": -1}, "at least 0"), ({"cpus_per_task": 0}, "cpus_per_task"),
     ],
 )  # fmt: skip
