@@ -52,33 +52,21 @@ def stage_page(
     return {NAME_TAG: title, NOTE_TAG: "\n\n".join([f"{stage.summary} Result: `{output.as_posix()}`.", *blocks])}
 
 
-NAMES = ("score", "baseline", "loss", "rows", "seconds")
-
-
-def headline(stage: Stage, metrics: Mapping[str, float], objective: Objective, *, seconds: float) -> dict[str, float]:
-    """Return the figures that a person compares first; those that a stage does not have are left out.
-
-    Returns:
-        `score` (of pretraining the score that the objective shows, on held-out text; of a sweep the test score, of
-        `evaluate` the mean of those), `baseline` (of pretraining that of its loss; of a sweep the test score of the
-        strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents,
-        tokens of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
-    """
-    figures = stage.headline(metrics, objective)
-    figures["seconds"] = round(seconds, 1)
-    return {name: figures[name] for name in NAMES if name in figures}
-
-
 def write_headline(
     path: Path, stage: Stage, metrics: Mapping[str, float], objective: Objective, *, seconds: float, kept: Path
 ) -> None:
-    """Write a stage's headline figures.
+    """Write the figures that a person compares first; those that a stage does not have are left out.
+
+    They are `score` (of pretraining the score that the objective shows, on held-out text; of a sweep the test score,
+    of `evaluate` the mean of those), `baseline` (of pretraining that of its loss; of a sweep the test score of the
+    strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents, tokens
+    of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
 
     Args:
         kept: The same file in the run folder. Where a result without a time of its own is taken from there, the longer
             time is that of the work.
     """
     before = read_json(kept).get("seconds", 0.0) if kept.exists() else 0.0
-    figures = headline(stage, metrics, objective, seconds=max(before, seconds))
+    figures = {**stage.headline(metrics, objective), "seconds": round(max(before, seconds), 1)}
     for target in (kept, path):
         write_json(target, figures)

@@ -98,8 +98,8 @@ class Stage(ABC):
         """Show people what `build` has written: in MLflow and on the terminal. No stage reads it."""
 
     def headline(self, metrics: Mapping[str, float], objective: Objective) -> dict[str, float]:
-        """Return the figures that a person compares first, by the names of `run.presentation.NAMES`; those that the
-        stage does not have are left out."""
+        """Return the figures that a person compares first, by the names that
+        `run.presentation.write_headline` tells; those that the stage does not have are left out."""
         return {}
 
     def note(
