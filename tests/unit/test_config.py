@@ -87,6 +87,12 @@ def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> No
     pipeline_config(composed(*choice.split()))
 
 
+def test_a_key_of_one_launcher_is_refused_by_another(composed: Composed) -> None:
+    assert pipeline_config(composed("runtime/launcher=slurm", "runtime.launcher.account=physics"))
+    with pytest.raises(ConfigError, match=r"runtime\.launcher.*account"):
+        pipeline_config(composed("+runtime.launcher.account=physics"))
+
+
 @pytest.mark.parametrize("task", shipped_tasks.NAMES)
 def test_every_shipped_task_is_valid(composed: Composed, task: str) -> None:
     # What only the user knows (`???`) is any word here.
@@ -182,6 +188,12 @@ def test_contrastive_learning_needs_pairs_of_one_document_in_whole_groups(compos
         pipeline_config(composed(*given, "objective.group_size=37"))
 
 
+@pytest.mark.parametrize("key", ["group_size=1", "neighbours=3", "temperature=0.0", "mlm_weight=-0.1", "pooling=max"])
+def test_a_contrastive_objective_that_cannot_be_is_refused(composed: Composed, key: str) -> None:
+    with pytest.raises(ConfigError, match=key.partition("=")[0]):
+        pipeline_config(composed("objective=contrastive", "examples=segment_pairs", f"objective.{key}"))
+
+
 @pytest.mark.parametrize("name", ["a/b", "a@b", "a b", ".hidden", "", "a.b", "-a", "ä", "a\nb", ".."])
 def test_a_task_name_that_is_no_folder_and_no_stage_is_refused(composed: Composed, name: str) -> None:
     mapping = composed()
@@ -189,3 +201,9 @@ def test_a_task_name_that_is_no_folder_and_no_stage_is_refused(composed: Compose
     with pytest.raises(ConfigError, match="cannot be a folder, a DVC stage and a name in MLflow") as error:
         pipeline_config(mapping)
     assert repr(name) in str(error.value)
+
+
+def test_plain_names_of_tasks_are_taken(composed: Composed) -> None:
+    mapping, names = composed(), ("a", "sst-2", "_x", "2020")
+    mapping["tasks"] |= dict.fromkeys(names, next(iter(mapping["tasks"].values())))
+    assert set(names) <= set(pipeline_config(mapping).tasks)

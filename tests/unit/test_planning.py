@@ -346,6 +346,13 @@ def test_a_text_without_examples_is_estimated_from_its_characters_or_files(here:
     assert text_size(config, {"corpus"}).tokens == 3 * size / 4
 
 
+def test_the_lock_says_what_artifacts_were_made_with() -> None:
+    made = {"corpus": {"kind": "python_docs"}, "python_docs": {"held_out_fraction": 0.1}, "tokenizer": {"size": 9}}
+    lock = {"corpus": {"params": {"params.yaml": made}}, "configure": {"cmd": "python"}}
+    assert planning.outdated_sections(lock, made) == planning.outdated_sections({}, made) == set()
+    assert planning.outdated_sections(lock, {**made, "tokenizer": {}, "other": {}}) == {"tokenizer"}
+
+
 def test_the_vocabulary_is_the_one_made_else_as_configured_and_none_is_fetched(here: Path) -> None:
     write_json(here / "artifacts/tokenizer/manifest.json", {"vocab_size": 7000})
     trained = validate(TrainedTokenizerConfig, content("tokenizer/wordpiece"))

@@ -1,5 +1,6 @@
 """configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml)."""
 
+import json
 import os
 import re
 import shlex
@@ -18,7 +19,7 @@ from bertline.cli.overrides import LOCAL, quoted_where_needed, refuse_unread, re
 from bertline.config import SECTIONS, PipelineConfig, each_section, how_to_register, pipeline_config
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
-from bertline.foundation.mappings import ABSENT, differences
+from bertline.foundation.mappings import ABSENT, differences, value_at
 from bertline.foundation.progress import say
 from bertline.run.identity import WATCHED, data_of, require_data, require_watchable
 from bertline.run.inputs import PARAMS
@@ -168,17 +169,23 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str | None], dict[str, Any]]
     """Split overrides into config group choices and values."""
     if not overrides:
         raise ConfigError("--save needs something to save, for example: bertline configure model=small --save")
+    content = composed(overrides)  # unknown groups and keys fail here, before anything is written
     refuse_unread(overrides, "config")
-    refuse_unused(composed(overrides), overrides)  # unknown groups and keys fail here, before anything is written
+    refuse_unused(content, overrides)
     groups: dict[str, str | None] = {}
     values: dict[str, Any] = {}
     for override in OverridesParser.create().parse_overrides(overrides):
         key, element = override.key_or_group, override.get_key_element()
         if override.is_delete() and key == "task":
             groups[element.lstrip("~")] = None
-        elif override.is_sweep_override() or override.is_delete() or re.search(r"\.\d+(\.|$)", key):
+        elif override.is_sweep_override() or override.is_delete():
+            raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit its file in conf/ instead.")
+        elif entry := re.match(r"(.*?)\.\d+(\.|$)", key):
+            # As Hydra reads it, without quotes around keys.
+            whole = re.sub(r'"(\w+)":', r"\1:", json.dumps(value_at(content, entry[1]), ensure_ascii=False))
             raise ConfigError(
-                f"{override.input_line} cannot be a lasting choice; give a whole value, or edit its file in conf/."
+                f"{override.input_line} changes an entry of a list, which cannot be saved alone. Give the whole list: "
+                + shlex.quote(f"{entry[1]}={whole}")
             )
         elif (CONF / key).is_dir() or override.package is not None:
             groups[element] = str(override.value())

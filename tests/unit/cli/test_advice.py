@@ -114,12 +114,15 @@ def test_quick_trains_no_encoder_in_one_process_and_searches_nothing() -> None:
 def test_an_argument_of_predict_that_nothing_reads_is_an_error_that_names_what_it_is_for(
     monkeypatch: pytest.MonkeyPatch, given: list[str], wanted: str
 ) -> None:
-    overrides = dict(one.split("=") for one in given)
-    numbers = {"top_k": 3, "batch_size": 8, "probabilities": 3}
-    asked = {**composed("predict"), **overrides, **numbers, "output": "x.jsonl"}
-    monkeypatch.setattr(predict, "given_overrides", lambda: given)
+    def check(*overrides: str) -> None:
+        monkeypatch.setattr(predict, "given_overrides", lambda: list(overrides))
+        asked = copy.deepcopy(composed("predict"))
+        predict.check(
+            asked
+            | dict(one.split("=") for one in overrides)
+            | {"output": "x.jsonl", "top_k": 3, "batch_size": 8, "probabilities": 3}
+        )
+
     with pytest.raises(ConfigError, match="means nothing here: it is for"):
-        predict.check(asked)
-    key, value = wanted.split("=")
-    monkeypatch.setattr(predict, "given_overrides", lambda: [one for one in given if not one.startswith(key)])
-    predict.check({**asked, key: value})
+        check(*given)
+    check(*(one for one in given if one.partition("=")[0] != wanted.partition("=")[0]), wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,13 @@ def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[s
     error = error_of(*command)
     key = next(word.partition("=")[0] for word in command if "=" in word and "adamw" not in word)
     assert error.startswith(f"error: {key} is no key of the configuration. {meant}") and "+" not in error
+
+
+def test_an_entry_of_a_list_is_saved_with_its_list() -> None:
+    entry = "pretrain.phases.0.steps=900"
+    advised = error_of("bertline", "configure", entry, "--save").partition("Give the whole list: ")[2]
+    changes = [run_bertline(ROOT, "configure", one).stdout for one in (entry, *shlex.split(advised))]
+    assert changes[0].partition("Nothing was")[0] == changes[1].partition("Nothing was")[0] != ""
 
 
 @pytest.mark.parametrize("recipe", [("pipelines/corpus.py",), ("bertline", "configure")])

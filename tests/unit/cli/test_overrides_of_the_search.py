@@ -11,7 +11,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline.cli.overrides import refuse_unused
+from bertline.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.foundation.errors import ConfigError
+from bertline.sweep.space import planned_points, space_of
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 OWN_TRIALS = tuple(f"tasks.docs_{name}.num_trials=4" for name in ("library", "match", "parameters", "search"))
@@ -21,6 +23,28 @@ OWN_TRIALS = tuple(f"tasks.docs_{name}.num_trials=4" for name in ("library", "ma
 def composed(*overrides: str) -> Any:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return OmegaConf.to_container(compose("config", overrides=list(overrides)))
+
+
+def config_of(*overrides: str) -> PipelineConfig:
+    return pipeline_config({section: composed(*overrides)[section] for section in SECTIONS})
+
+
+@pytest.mark.parametrize(("override", "num_trials"), [("sweep.num_trials=3", 3), ("sweep.num_trials=1", 1)])
+def test_the_number_of_trials_of_the_default_tasks_can_be_changed(override, num_trials):
+    config = config_of(override)
+    counts = {name: len(planned_points(config.sweep, task)) for name, task in config.tasks.items()}
+    assert counts == {**dict.fromkeys(config.tasks, num_trials), "docs_match": min(num_trials, 2)}
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
+def test_every_search_has_the_trials_of_its_preset_unless_the_space_has_fewer_points(preset):
+    config = config_of(f"sweep={preset}")
+    for task in config.tasks.values():
+        expected = config.sweep.num_trials if space_of(config.sweep, task) else 0
+        num_points = len(planned_points(config.sweep, task))
+        assert num_points == expected or (
+            num_points < expected and "each is tried" in config.sweep.lacking_points(task)
+        )
 
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))

@@ -79,6 +79,13 @@ def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None
     assert named == {"train": "train.csv", "dev": "valid.csv", "test": "my_test.csv"}
 
 
+def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Path) -> None:
+    content = "text,score\n" + "".join(f"number {i},{i / 4}\n" for i in range(60))
+    task = task_of_files(given_text(tmp_path, content), "regression", {}, shipped_task)
+    assert (task["kind"], task["low"], task["high"]) == ("regression", 0.0, 14.75)
+    assert built(given_text(tmp_path, content), tmp_path, kind="regression")["train_rows"] > 30
+
+
 @pytest.mark.parametrize("kind", ["classification", "regression"])
 def test_columns_whose_names_are_numbers_are_found(tmp_path: Path, kind: str) -> None:
     given = given_text(tmp_path, "0,1\n" + "".join(f"text {i},{i % 5}\n" for i in range(60)))

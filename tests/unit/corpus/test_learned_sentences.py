@@ -75,6 +75,12 @@ def test_an_abbreviation_is_learned_from_how_it_is_used() -> None:
     assert splitter.knowledge.summary()["most_frequent_abbreviations"]["vorgl."] == 20
 
 
+def test_a_word_that_ends_sentences_is_no_abbreviation() -> None:
+    knowledge = learn(counts_of_words([WORDS * 20]))
+    assert not knowledge.abbreviations & {"old", "there", "night", "spring"}
+    assert "It" in knowledge.starters
+
+
 def test_ordinals_are_learned() -> None:
     text = "Se on 3. luokka täällä. Hän oli 2. kerros ylhäällä. " * 10
     learned = learn(counts_of_words([text]))

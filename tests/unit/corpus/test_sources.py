@@ -88,6 +88,18 @@ def test_copies_neither_count_as_documents_of_a_split_nor_get_into_validation(
     assert not [one for one in validation if "#" in one] and not originals & set(validation)
 
 
+def test_a_weight_below_one_leaves_documents_out_and_takes_the_same_ones_each_time(
+    corpus: Make, tmp_path: Path
+) -> None:
+    build(corpus(), tmp_path / "plain")
+    build(corpus(wiki={"weight": 0.5}), tmp_path / "half")
+    build(corpus(wiki={"weight": 0.25}), tmp_path / "quarter")
+
+    whole, half, quarter = (set(ids(tmp_path / name, "train")) for name in ("plain", "half", "quarter"))
+    assert quarter < half < whole
+    assert 0.35 < len([one for one in half if label_of(one) == "wiki"]) / 160 < 0.65
+
+
 def test_any_number_of_workers_writes_the_same_bytes(
     corpus: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

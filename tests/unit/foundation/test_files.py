@@ -16,6 +16,7 @@ from bertline.foundation.files import (
     append_lines,
     drop_leftovers,
     file_written_atomically,
+    folder_written_atomically,
     lock_file,
     locked,
     plain_error,
@@ -49,6 +50,17 @@ def test_a_writer_that_ends_early_leaves_the_old_file_and_no_litter(tmp_path: Pa
         temporary.write_text("half of the new")
         raise error
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"weights": "old"}
+
+
+def test_an_error_keeps_the_folder_that_was_there(tmp_path: Path) -> None:
+    target = tmp_path / "artifact"
+    target.mkdir()
+    (target / "part").write_text("old")
+    with pytest.raises(RuntimeError), folder_written_atomically(target) as temporary:
+        (temporary / "part").write_text("half")
+        raise RuntimeError
+    assert (target / "part").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from bertline.foundation import plugins
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.plugins import with_plugins
+from bertline.foundation.plugins import packages_in, with_plugins
 from bertline.run.identity import packages_of
 from bertline.stages.registry import stage_named
 
@@ -98,6 +98,15 @@ def test_its_version_is_one_of_the_stages_that_use_it_alone(install) -> None:
         assert "school-grades" in packages_of(stage_named(stage), task, config)
     for stage, task in (("task_data", "other"), ("sweep", "other"), ("corpus", None), ("pretrain", None)):
         assert "school-grades" not in packages_of(stage_named(stage), task, config)
+
+
+@pytest.mark.parametrize(
+    ("group", "section"),
+    [("bertline.readers", {"sources": {"mine": {"kind": "grades"}}}), ("bertline.objectives", {"kind": "grades"})],
+)
+def test_readers_and_objectives_are_found_at_any_depth(install, group: str, section: dict) -> None:
+    install("grades = school_grades:Grades", group)
+    assert packages_in(section) == {"school-grades"}
 
 
 @pytest.mark.parametrize(

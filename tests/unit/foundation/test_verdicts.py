@@ -126,6 +126,17 @@ def test_a_difference_of_the_size_named_as_visible_is_found_in_nine_of_ten_repet
     assert 0.8 <= found / 150 <= 0.99
 
 
+def test_the_interval_leaves_out_zero_where_there_is_a_verdict_and_turns_with_the_order():
+    random = np.random.default_rng(3)
+    rows = random.random(400)
+    first, second = (system(runs(random, np.clip(rows + shift, 0, 1), seed_std=0.01)) for shift in (0.2, -0.2))
+    found, turned = compared(first, second), compared(second, first)
+    assert (found.verdict, turned.verdict) == ("better", "worse")
+    assert 0 < found.interval[0] < found.difference < found.interval[1]
+    assert turned.interval == pytest.approx([-found.interval[1], -found.interval[0]])
+    assert turned.p_value == found.p_value < 0.05
+
+
 def test_without_seeds_it_is_the_paired_t_test_over_rows():
     random = np.random.default_rng(4)
     first, second = (random.random((90, 1)) for _ in range(2))

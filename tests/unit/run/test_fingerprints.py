@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from bertline.run.fingerprints import code_fingerprint
+from bertline.run.fingerprints import code_fingerprint, syntax_digest
 from bertline.stages.registry import STAGES, stage_named
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
@@ -111,6 +113,19 @@ def test_a_change_of_code_changes_the_stages_that_use_it_alone(
 def test_what_opens_and_records_stages_is_in_no_fingerprint() -> None:
     for stage in STAGES:
         assert not [name for name in code_fingerprint(stage) if name.startswith(("bertline.tracking", "bertline.run"))]
+
+
+def digest(text: str) -> str:
+    return syntax_digest(ast.parse(text))
+
+
+def test_constants_that_compare_or_look_alike_have_digests_of_their_own() -> None:
+    values = ("None", '""', "[]", "()", "{}", "0", "False", "0.0", "0j", 'b""', '"None"', "...", "1", "True", "1.0")
+    for template in ("x = {}", "f({})", "f(a={})", "def f(a={}): return a", "x[{}:1]"):
+        digests = [digest(template.format(value)) for value in values]
+        same = [(a, b) for (a, one), (b, other) in combinations(zip(values, digests, strict=True), 2) if one == other]
+        assert not same
+    assert digest("def f(): return None") != digest('def f(): return ""') != digest("def f(): return")
 
 
 def test_imports_inside_functions_are_reached_and_of_a_stage_those_of_build_alone(tmp_path: Path) -> None:

@@ -82,6 +82,14 @@ def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_pat
     assert f"**reviews**: {SENTENCE}" in page[NOTE_TAG] and "0.850 (word n-grams)" in page[NOTE_TAG]
 
 
+def test_a_fine_tuned_checkpoint_is_named_by_its_tasks(config: PipelineConfig, tmp_path: Path) -> None:
+    without_opponent = {"conclusion": {"sentence": SENTENCE, "opponent": None}, "baselines": {}}
+    folder = sweep_folder(tmp_path, **without_opponent)
+    headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"), "0123abc")
+    assert headline == {"reviews/macro_f1": 0.8123}
+    assert page[NAME_TAG] == "docs_tiny: reviews 0.812"
+
+
 MLM_NSP = tiny.mlm_nsp()
 METRICS = Path(__file__).resolve().parents[3] / "artifacts/metrics"
 STAGES = sorted(path.stem for path in METRICS.glob("*.json"))

@@ -22,6 +22,9 @@ from bertline.foundation.files import write_json
 from bertline.run.folder import is_locked, read_status
 from bertline.run.provenance import md5_of_path
 from bertline.run.stage import open_stage, run_stage
+from bertline.stages.examples import Examples
+from bertline.stages.export import Export
+from bertline.tracking.tracked_runs import RUNS_NAME
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests/support/stage_process.py"
@@ -231,6 +234,21 @@ def test_a_stage_of_dvc_begins_with_its_place_in_the_whole(project, composed, mo
     settings = composed("tracking.enabled=false", "runtime.runs_folder=runs")
     with open_stage("pretrain", settings):
         assert capsys.readouterr().out.startswith(f"stage 4 of {6 + 2 * len(settings['tasks'])}\n")
+
+
+@pytest.mark.parametrize(
+    ("stage", "inputs"), [(Examples, ("corpus", "tokenizer")), (Export, ("pretrain", "tasks", "sweep", "evaluate"))]
+)
+def test_a_stage_whose_tracking_is_off_imports_no_mlflow(project, composed, monkeypatch, stage, inputs):
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # importing it would fail
+    for name in ("registry", "sending", "store"):
+        monkeypatch.delitem(sys.modules, f"bertline.tracking.{name}", raising=False)
+    monkeypatch.setattr(stage, "build", lambda *_: {})
+    for name in inputs:
+        write_json(project / "artifacts" / name / "manifest.json", {"of": name})
+    settings = composed("tracking.enabled=false", "runtime.runs_folder=runs")
+    folder = run_stage(stage.name, {**settings, "tasks": {}}).parent
+    assert read_status(folder).state == "finished" and not (folder / RUNS_NAME).exists()
 
 
 @pytest.mark.parametrize("under_dvc", [False, True])
