@@ -137,12 +137,15 @@ def test_skipped_steps_are_mentioned():
     ],
 )
 def test_what_cannot_be_trained_further_is_an_error(make_job, values, problem):
-    values = {"skipped": 2.0, "loss": 4.0, "weight": 1.0, **values}
+    has_checkpoint, values = "loss" in values, {"skipped": 2.0, "loss": 4.0, "weight": 1.0, **values}
     weights = [torch.ones(4), torch.tensor([[1.0, values["weight"]]])]
+    job = make_job()
+    if has_checkpoint:
+        job.latest_folder.mkdir(parents=True)
     with pytest.raises(TrainingDivergedError, match=f"after step 40: {problem}. Lower optimizer.lr") as error:
-        refuse_divergence(make_job(), 40, {"skipped_steps": values["skipped"]}, loss=values["loss"], weights=weights)
-    assert "pretrain.start_from=" in str(error.value)
-    refuse_divergence(make_job(), 40, {"skipped_steps": 2.0}, loss=4.0, weights=weights[:1])
+        refuse_divergence(job, 40, {"skipped_steps": values["skipped"]}, loss=values["loss"], weights=weights)
+    assert ("pretrain.start_from=" in str(error.value)) == has_checkpoint
+    refuse_divergence(job, 40, {"skipped_steps": 2.0}, loss=4.0, weights=weights[:1])
 
 
 def test_the_keys_that_advice_names_exist():
