@@ -220,7 +220,7 @@ def disk(runs: Path, planned: Callable[[], Forecast | None], num_kept: int) -> s
     needed = 1 << 30
     with suppress(BertlineError):  # the check of the memory says what is wrong
         if (plan := planned()) is not None:
-            # Besides those that are kept: the best, and the next while the oldest is still there.
+            # Besides those that are kept: the next while the oldest is still there, and room for `latest/`.
             needed += (num_kept + 2) * (4 * plan.parameters + plan.fullest.memory.optimizer)
     free = shutil.disk_usage(place).free
     found = f"{gigabytes(free)} free in {place}, at most {gigabytes(needed)} needed"

@@ -209,7 +209,7 @@ class RuntimeConfig(Checked):
     num_workers: NonNegativeInt
     """Number of processes that prepare text, examples and batches; 0: the main process does it."""
     engine: Literal["local", "ray"]
-    """Where tokenizer and examples work on their shards: processes here, or a Ray cluster (`foundation.engine`)."""
+    """Where corpus, tokenizer and examples work on shards: processes here, or a Ray cluster (`foundation.engine`)."""
     num_threads: PositiveInt | None
     """Number of CPU threads of PyTorch in each process. None: one per core; in a sweep, one per worker, so that results
     do not depend on the number of workers."""
