@@ -40,7 +40,7 @@ LARGEST_RATE = 5e-4
 # arguments.
 IGNORED = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain", "tasks")
 DISTILLATION = "distillation.json"
-"""File of a sweep's result with what its student and its teacher cost and score."""
+"""File of a sweep's result with what its student and its teacher cost, which the report draws."""
 
 
 @composing("finetune", ignored=IGNORED)

@@ -87,6 +87,9 @@ def task_charts(task: TaskFacts) -> TaskCharts:
     if task.result.get("label_efficiency"):
         chart, caption = _label_efficiency(task), f"Test {metric} by number of labelled rows."
         scores.append(Captioned(f"{name}_label_efficiency", chart, caption))
+    if task.distillation:
+        caption = f"What the student costs and is worth, compared with its teacher ({task.distillation['machine']})."
+        scores.append(Captioned(f"{name}_distillation", _distillation(task), caption))
     trials = [
         Captioned(f"{name}_trials_{each}", _trials(task, each), f"Dev {metric} of every trial by {words(each)}.")
         for each in varied(task)
@@ -131,6 +134,15 @@ def _label_efficiency(task: TaskFacts) -> Chart:
     return line_chart(
         series, x_name="labelled rows", y_name=f"test {metric_name(task.metric)}", level=level, log_x=True
     )
+
+
+def _distillation(task: TaskFacts) -> Chart:
+    series = [
+        Series(words(row["name"]), [(row["ms_32"], row["score"])], colour, [row["spread"] or 0.0], "marked")
+        for row, colour in zip(task.distillation["rows"], ("c4", "c0", "c9", "c5"), strict=False)
+    ]
+    costs = f"milliseconds for 32 rows of {task.distillation['max_length']} tokens"
+    return line_chart(series, x_name=costs, y_name=f"test {metric_name(task.metric)}")
 
 
 def _trials(task: TaskFacts, parameter: str) -> Chart:

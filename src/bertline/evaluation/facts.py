@@ -6,7 +6,7 @@ own: the same artifacts give the same bytes.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class TaskFacts:
     """Artifact of the task's rows."""
     calibration: dict[str, float]
     """Parameters of the best model that were tuned on dev, such as the no-answer threshold."""
+    distillation: dict[str, Any] = field(default_factory=dict)
+    """What a student and its teacher cost, and score; empty if that was not measured."""
 
     @property
     def metric(self) -> str:
@@ -174,6 +176,7 @@ def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
         result=read_result(folder / "result.json"),
         folder=pipeline.tasks[name],
         calibration=read_object(folder / "best" / "task.json", missing_ok=True).get("calibration", {}),
+        distillation=read_object(folder / "distillation.json", missing_ok=True),
     )
 
 

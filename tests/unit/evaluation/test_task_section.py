@@ -117,3 +117,14 @@ def test_the_winner_is_bold_and_the_strongest_opponent_named(
     assert [cell.removeprefix("<b>").removesuffix("</b>") for cell in row if "<b>" in cell] == ([bold] if bold else [])
     assert any("TF-IDF, logistic regression" in cell for cell in row)
     assert row[2] == says  # in sight on a narrow page too
+
+
+def test_what_a_student_costs_is_drawn_with_the_machine() -> None:
+    rows = [
+        {"name": name, "ms_32": cost, "score": 0.8, "spread": 0.01}
+        for name, cost in (("teacher", 9.0), ("student", 3.0))
+    ]
+    measured = {"machine": "two cores", "max_length": 64, "rows": rows}
+    said = page(dataclasses.replace(facts("library"), distillation=measured))
+    assert "compared with its teacher (two cores)" in said and "milliseconds for 32 rows of 64 tokens" in said
+    assert "compared with its teacher" not in page(facts("library"))
