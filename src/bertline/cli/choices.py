@@ -40,6 +40,9 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
 def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str | None], values: Mapping[str, Any]) -> Any:
     """Merge new choices into the content of conf/local/default.yaml; the newer choice of a key wins.
 
+    Another option of a group drops what was saved inside it for the one before: values, and groups such as the sources
+    of `corpus=sources`.
+
     Args:
         groups: Config group to option (`{"model": "small"}`); None leaves the group out. A group that the defaults do
             not have begins with `+`.
@@ -49,11 +52,18 @@ def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str | None], 
     """
     items = (item for item in saved.get("defaults", []) if isinstance(item, Mapping))
     chosen = {key: option for item in items for key, option in item.items()}
+    content = OmegaConf.create({**saved})
     for group, option in groups.items():
+        section = group.removeprefix("+").rpartition("@")[2].replace("/", ".")  # that the group fills
+        chosen = {key: kept for key, kept in chosen.items() if f"@{section}." not in key}
+        above, _, name = section.rpartition(".")
+        inside = OmegaConf.select(content, above) if above else content
+        if inside is not None:
+            inside.pop(name, None)
         added = f"/{group.removeprefix('+')}"
         chosen[added if group.startswith("+") or added in chosen else f"override {added}"] = option
     ordered = sorted(chosen, key=lambda key: key.startswith("override"))  # Hydra wants what overrides at the end
-    content = OmegaConf.create({**saved, "defaults": [*({key: chosen[key]} for key in ordered), "_self_"]})
+    content["defaults"] = [*({key: chosen[key]} for key in ordered), "_self_"]
     for key, value in values.items():
         OmegaConf.update(content, key, value, merge=False, force_add=True)
     return OmegaConf.to_container(content)

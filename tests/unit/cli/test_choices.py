@@ -48,3 +48,16 @@ def test_a_group_that_is_added_stands_before_those_that_override() -> None:
     again = lasting_choices(saved, {"source@corpus.sources.wiki": "wikiextractor"}, {"corpus.sources.wiki.path": "/w"})
     assert again["defaults"][0] == {"/source@corpus.sources.wiki": "wikiextractor"}
     assert again["corpus"] == {"sources": {"wiki": {"path": "/w"}}}
+
+
+def test_another_option_of_a_group_drops_what_was_saved_for_the_one_before() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001})
+    merged = lasting_choices(saved, {"corpus": "python_docs"}, {})
+    assert merged == {"defaults": [{"override /corpus": "python_docs"}, "_self_"], "optimizer": {"lr": 0.001}}
+    groups = {"corpus": "sources", "+source@corpus.sources.wiki": "text", "task@tasks.one": "cola"}
+    saved = lasting_choices({}, groups, {"corpus.sources.wiki.path": "/w", "tasks.one.seed": 1})
+    merged = lasting_choices(saved, {"corpus": "text"}, {})
+    assert merged == {
+        "defaults": [{"override /corpus": "text"}, {"override /task@tasks.one": "cola"}, "_self_"],
+        "tasks": {"one": {"seed": 1}},
+    }
